@@ -1,0 +1,78 @@
+"""What a task of a run works with in its process: rows, plan, settings, storage, cores, and the current model."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+
+from vmfa_dask.em.plan import Plan
+from vmfa_dask.em.precision import Precision, derive
+from vmfa_dask.em.rows import RowSource
+from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.storage import GRAPH, PARAMETERS, START, Storage
+from vmfa_dask.em.threads import Cores
+from vmfa_dask.values import Float64, Mixture, NeighborGraph
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass over the rows.
+
+    Parameters
+    ----------
+    iteration : number of the pass; it reads the posteriors of ``iteration`` and writes those of ``iteration + 1``
+    parameters, graph : versions of the mixture and of the neighbour graph to use
+    search : evaluate search spaces and update g_c; without it the kept components alone are evaluated
+    update : compute moments and update the parameters
+    """
+
+    iteration: int
+    parameters: int
+    graph: int
+    search: bool
+    update: bool
+
+
+class RunContext:
+    """The run as one process sees it. Loads each version once; safe to use from several threads."""
+
+    def __init__(self, rows: RowSource, settings: Settings, plan: Plan, storage: Storage, cores: Cores) -> None:
+        self.rows, self.settings, self.plan, self.storage, self.cores = rows, settings, plan, storage, cores
+        self._lock = threading.RLock()
+        self._mixture: Mixture | None = None
+        self._precision: Precision | None = None
+        self._graph: tuple[int, NeighborGraph] | None = None
+
+    def offset(self) -> Float64:
+        """Global offset of the run, (D,) float64."""
+        return self.storage.read(START, 0, 0)["offset"]
+
+    def mixture(self, version: int) -> Mixture:
+        """Parameters of a version, put together from their component blocks."""
+        with self._lock:
+            if self._mixture is None or self._mixture.version != version:
+                blocks = [self.storage.read(PARAMETERS, version, b) for b in range(len(self.plan.component_blocks))]
+                names = ("weights", "means", "loadings", "noise_variances")
+                whole = {n: blocks[0][n] if len(blocks) == 1 else np.concatenate([k[n] for k in blocks]) for n in names}
+                self._mixture = Mixture(**whole, feature_shape=self.rows.feature_shape, offset=self.offset(),
+                                        version=version)
+                self._precision = None
+            return self._mixture
+
+    def precision(self, version: int) -> Precision:
+        """Derived arrays of a version."""
+        with self._lock:
+            mixture = self.mixture(version)
+            if self._precision is None:
+                self._precision = derive(mixture, self.cores)
+            return self._precision
+
+    def graph(self, version: int) -> NeighborGraph:
+        """Neighbour graph of a version."""
+        with self._lock:
+            if self._graph is None or self._graph[0] != version:
+                blocks = [self.storage.read(GRAPH, version, b) for b in range(len(self.plan.component_blocks))]
+                self._graph = version, NeighborGraph(np.concatenate([block["neighbors"] for block in blocks]))
+            return self._graph[1]

@@ -1,0 +1,214 @@
+"""The partial variational E-step of one shard group (paper, Algorithm 1). May import: values, kernels, em.
+
+Rows pass block by block; within a block the search spaces of a tile of rows are evaluated together, regrouped by
+component, so that the parameters of a component are loaded once for all rows that ask for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from vmfa_dask.em.context import RunContext, Step
+from vmfa_dask.em.precision import Precision
+from vmfa_dask.em.rows import Rows, read_ahead, refuse_non_finite, working_rows
+from vmfa_dask.em.threads import Cores
+from vmfa_dask.kernels import moments as moment_kernels
+from vmfa_dask.kernels import search, tallies
+from vmfa_dask.kernels.log_joints import log_joints
+from vmfa_dask.kernels.parameters import add_posterior_covariances
+from vmfa_dask.values import Divergences, Float64, Int32, Int64, Mixture, Moments, NeighborGraph, RowTally
+
+
+class Stopwatch:
+    """Seconds per phase."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time of the enclosed lines to a phase."""
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+@dataclass
+class BlockState:
+    """Work arrays of one block of n rows: its search spaces and what their evaluation gave."""
+
+    candidates: Int32  # (n, S)
+    sizes: Int32  # (n,)
+    slots: Int32 | Int64  # (n, S), where the log-joint of a candidate lies
+    log_joints: Float64  # (J,) grouped by tile and component
+    components: Int32  # (n, C')
+    responsibilities: Float64  # (n, C')
+    best: Float64  # (n,)
+    free_energy: Float64  # (n,)
+    n_joints: int = 0
+
+    @classmethod
+    def empty(cls, n_rows: int, search_size: int, truncation: int) -> BlockState:
+        """Unwritten arrays; pages that stay untouched cost no memory."""
+        shape, kept = (n_rows, search_size), (n_rows, truncation)
+        slot = np.int32 if n_rows * search_size < 2**31 else np.int64
+        return cls(np.empty(shape, np.int32), np.empty(n_rows, np.int32), np.empty(shape, slot),
+                   np.empty(n_rows * search_size), np.empty(kept, np.int32), np.empty(kept), np.empty(n_rows),
+                   np.empty(n_rows))
+
+
+class PartialEStep:
+    """The E-step of one shard group under one model version."""
+
+    def __init__(self, context: RunContext, step: Step) -> None:
+        self.context, self.step = context, step
+        self.cores: Cores = context.cores
+        self.mixture: Mixture = context.mixture(step.parameters)
+        self.precision: Precision = context.precision(step.parameters)
+        self.graph: NeighborGraph = context.graph(step.graph)
+        self.alive = self.mixture.weights > 0
+        self.watch = Stopwatch()
+        c, h, d = self.mixture.n_components, self.mixture.n_factors, self.mixture.n_features
+        self.moments: Moments | None = None
+        if step.update:
+            self.moments = Moments(np.zeros(c), np.zeros((c, h + 1, h + 1)), np.zeros((c, h + 2, d)))
+        self.divergences: Divergences | None = None
+        self.tally = RowTally(0, 0, 0.0)
+
+    def run(self, group: tuple[int, int], components: Int32) -> Int32:
+        """Evaluate the rows of `group`, whose kept components are `components` (n, C'); returns their new ones."""
+        updated = np.empty_like(components)
+        blocks = read_ahead(self.context.rows, *group, self.context.plan.block_rows)
+        for first, block in self._timed(blocks):
+            part = slice(first - group[0], first - group[0] + len(block))
+            rows = working_rows(block, self.mixture.offset, self.mixture.means.dtype.name)
+            state = self._evaluate(rows, first, components[part])
+            if not np.isfinite(state.free_energy).all():
+                refuse_non_finite(self.context.rows, first, block)
+                row = first + int(np.argmin(np.isfinite(state.free_energy)))
+                raise ValueError(f"{self.context.rows.describe(row)}: no component gives this row a finite density")
+            updated[part] = state.components
+            if self.step.search:
+                self._tally_divergences(state)
+            if self.moments is not None:
+                self._add_moments(rows, state)
+            energy = float(np.sum(state.free_energy))
+            self.tally += RowTally(len(block), state.n_joints, energy)
+        if self.moments is not None:
+            add_posterior_covariances(self.precision.cholesky, self.moments.counts, self.moments.factor_moments)
+        self.tally = RowTally(self.tally.n_rows, self.tally.n_joints, self.tally.free_energy, self.watch.seconds)
+        return updated
+
+    def _timed(self, blocks: Iterator[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
+        while True:
+            with self.watch.phase("read"):
+                following = next(blocks, None)
+            if following is None:
+                return
+            yield following
+
+    def _evaluate(self, rows: Rows, first_row: int, components: Int32) -> BlockState:
+        """Blocks 1 and 4 of Algorithm 1 for the rows of one block."""
+        settings = self.context.settings
+        size = settings.search_size if self.step.search else settings.truncation
+        state = BlockState.empty(len(rows), size, settings.truncation)
+        with self.watch.phase("search"):
+            if self.step.search:
+                self.cores.run(
+                    lambda a, b: search.search_spaces(
+                        components, self.graph.neighbors, self.alive, a, b, settings.random_candidates,
+                        settings.random_state, self.step.iteration, first_row, state.candidates, state.sizes),
+                    self.cores.split(len(rows)))
+            else:
+                search.kept_as_candidates(components, self.alive, state.candidates, state.sizes)
+        members = np.empty(state.log_joints.shape, np.int32)
+        for start in range(0, len(rows), self.context.plan.tile_rows):
+            self._evaluate_tile(rows, start, min(start + self.context.plan.tile_rows, len(rows)), state, members)
+        with self.watch.phase("truncation"):
+            self.cores.run(
+                lambda a, b: search.truncate(state.candidates, state.sizes, state.slots, state.log_joints, a, b,
+                                             state.components, state.responsibilities, state.best, state.free_energy),
+                self.cores.split(len(rows)))
+        return state
+
+    def _evaluate_tile(self, rows: Rows, start: int, stop: int, state: BlockState, members: Int32) -> None:
+        """Log-joints of rows ``start:stop`` of the block with their candidates, one component after the other."""
+        p = self.precision
+        with self.watch.phase("search"):
+            indptr = self._regroup(start, stop, state, members)
+        with self.watch.phase("log_joints"):
+            self.cores.run(
+                lambda a, b: log_joints(rows, members, indptr, a, b, p.packed, p.log_norms, p.precise_slot,
+                                        p.packed_precise, p.factors, p.tile, state.log_joints),
+                self.cores.split_by_work(indptr))
+        state.n_joints = int(indptr[-1])
+
+    def _regroup(self, start: int, stop: int, state: BlockState, members: Int32) -> Int64:
+        """Transpose the candidates of a tile; row ranges are scattered side by side, rows of a component in order."""
+        c = self.mixture.n_components
+        ranges = [(start + a, start + b) for a, b in self.cores.split(stop - start, parts_per_thread=1)]
+        counts = np.zeros((len(ranges), c), np.int64)
+
+        def count(a: int, b: int) -> None:
+            search.count_by_component(state.candidates, state.sizes, a, b, counts[ranges.index((a, b))])
+
+        def scatter(a: int, b: int) -> None:
+            search.group_by_component(state.candidates, state.sizes, a, b, begins[ranges.index((a, b))], members,
+                                      state.slots)
+
+        self.cores.run(count, ranges)
+        totals = counts.sum(axis=0)
+        indptr = np.concatenate([[0], np.cumsum(totals)]) + state.n_joints
+        begins = indptr[:-1] + np.cumsum(counts, axis=0) - counts
+        self.cores.run(scatter, ranges)
+        return indptr
+
+    def _tally_divergences(self, state: BlockState) -> None:
+        """Blocks 2 and 3 of Algorithm 1: partition rows by their best component, tally the estimated divergences."""
+        with self.watch.phase("tallies"):
+            c = self.mixture.n_components
+            winners = state.components[:, 0]
+            members = np.argsort(winners, kind="stable").astype(np.int32)
+            indptr = np.concatenate([[0], np.cumsum(np.bincount(winners, minlength=c))])
+            room = np.minimum(np.bincount(winners, weights=state.sizes, minlength=c).astype(np.int64), c)
+            offsets = np.concatenate([[0], np.cumsum(room)])
+            lengths, ids = np.zeros(c, np.int32), np.empty(offsets[-1], np.int32)
+            sums, counts = np.empty(offsets[-1]), np.empty(offsets[-1], np.int64)
+            self.cores.run(
+                lambda a, b: tallies.tally_divergences(
+                    members, indptr, state.candidates, state.sizes, state.slots, state.log_joints, state.best,
+                    self.precision.log_weights, a, b, offsets[:-1], lengths, ids, sums, counts),
+                self.cores.split_by_work(indptr))
+            used = np.repeat(offsets[:-1] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(lengths.sum())
+            part = Divergences(np.concatenate([[0], np.cumsum(lengths)]), ids[used], sums[used], counts[used])
+            self.divergences = part if self.divergences is None else add_divergences(self.divergences, part)
+
+    def _add_moments(self, rows: Rows, state: BlockState) -> None:
+        """Moments of the rows of a block under the components that matter to them."""
+        assert self.moments is not None
+        p, totals = self.precision, self.moments
+        with self.watch.phase("moments"):
+            row, rank = np.nonzero(state.responsibilities > moment_kernels.NEGLIGIBLE)
+            owner = state.components[row, rank]
+            order = np.argsort(owner, kind="stable")
+            members, weights = row[order].astype(np.int32), state.responsibilities[row[order], rank[order]]
+            indptr = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=self.mixture.n_components))])
+            self.cores.run(
+                lambda a, b: moment_kernels.component_moments(
+                    rows, members, indptr, weights, a, b, p.packed, p.precise_slot, p.packed_precise, p.cholesky,
+                    self.mixture.means, p.factors, p.tile, totals.counts, totals.factor_moments, totals.moments),
+                self.cores.split_by_work(indptr))
+
+
+def add_divergences(a: Divergences, b: Divergences) -> Divergences:
+    """Sum of two tallies of the same components."""
+    room = len(a.ids) + len(b.ids)
+    indptr, ids = np.zeros_like(a.indptr), np.empty(room, np.int32)
+    sums, counts = np.empty(room), np.empty(room, np.int64)
+    n = tallies.add_tallies(a.indptr, a.ids, a.sums, a.counts, b.indptr, b.ids, b.sums, b.counts, indptr, ids, sums, counts)
+    return Divergences(indptr, ids[:n].copy(), sums[:n].copy(), counts[:n].copy())

@@ -1,0 +1,55 @@
+"""Who runs the tasks of a run: the protocol, and an executor that runs them at once in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from vmfa_dask.em.context import RunContext
+from vmfa_dask.em.plan import Plan
+from vmfa_dask.em.settings import Settings
+
+
+class Executor(Protocol):
+    """Runs ``function(context, *arguments)``; arguments may be handles of other tasks, alone or in place of a value."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Start a task and return its handle.
+
+        `name` says what it does (it is what a dashboard shows), `index` which group or block it serves.
+        """
+        ...
+
+    def results(self, handles: Sequence[Any]) -> list[Any]:
+        """Wait for tasks and return what they returned; raises what they raised."""
+        ...
+
+    def discard(self, kind: str, version: int) -> None:
+        """Let the storage forget a version."""
+        ...
+
+
+class SerialExecutor:
+    """Runs each task when it is submitted, in this process, on the cores of the context."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self.plan, self.settings = context.plan, context.settings
+
+    def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The task's result itself is its handle."""
+        return function(self._context, *arguments)
+
+    def results(self, handles: Sequence[Any]) -> list[Any]:
+        """The handles."""
+        return list(handles)
+
+    def discard(self, kind: str, version: int) -> None:
+        """Forget at once."""
+        self._context.storage.discard(kind, version)

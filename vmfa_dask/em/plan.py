@@ -1,0 +1,113 @@
+"""How a run cuts its rows and its components: fixed by data and settings, never by the workers that happen to be there.
+
+Sums depend on where blocks begin, so everything here is part of the result's identity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vmfa_dask.em.precision import packed_bytes
+from vmfa_dask.em.rows import RowSource, n_features_of
+from vmfa_dask.em.settings import Settings
+
+# Rows that are read, and whose moments are added to the float64 statistics, at once.
+BLOCK_BYTES = 96 * 2**20
+# Rows that stay in the shared cache while all their candidate components pass over them.
+TILE_BYTES = 12 * 2**20
+# A group sends (H + 2)·D float64 per component: with fewer rows than this per component, merging costs more than EM.
+_GROUP_ROWS_PER_COMPONENT = 30
+_MOST_GROUPS = 512
+# Parameters and statistics of one component block, in bytes of float64 statistics.
+_COMPONENT_BLOCK_BYTES = 2**30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cuts of a run.
+
+    Parameters
+    ----------
+    groups : row ranges, one partial E-step each
+    block_rows : rows that a partial E-step reads at once
+    tile_rows : rows of a block whose candidates are evaluated together
+    component_blocks : component ranges, one reduction and M-step each
+    """
+
+    groups: tuple[tuple[int, int], ...]
+    block_rows: int
+    tile_rows: int
+    component_blocks: tuple[tuple[int, int], ...]
+
+    @property
+    def n_rows(self) -> int:
+        """N."""
+        return self.groups[-1][1]
+
+
+def _ranges(n: int, size: int) -> tuple[tuple[int, int], ...]:
+    return tuple((start, min(start + size, n)) for start in range(0, n, size))
+
+
+def _even(n: int, parts: int, unit: int) -> tuple[tuple[int, int], ...]:
+    """``0:n`` in at most `parts` ranges that begin at multiples of `unit`."""
+    units = -(-n // unit)
+    edges = sorted({min(n, units * k // parts * unit) for k in range(parts)} | {n})
+    return tuple((a, b) for a, b in zip(edges, edges[1:], strict=False) if a < b)
+
+
+def statistics_bytes(settings: Settings, n_features: int) -> int:
+    """Bytes of the moments of one component."""
+    h = settings.n_factors
+    return 8 * ((h + 2) * n_features + (h + 1) ** 2 + 1)
+
+
+def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) -> Plan:
+    """Cut the rows of a source and the components of a model.
+
+    Parameters
+    ----------
+    rows : the training rows
+    settings : the run
+    n_groups : number of partial E-steps per iteration; by default from the size of the data and of the model. More
+        groups feed more workers and cost more merging.
+
+    Raises
+    ------
+    ValueError
+        When `n_groups` is not positive.
+    """
+    d, c = n_features_of(rows), settings.n_components
+    if n_groups is not None and n_groups < 1:
+        raise ValueError(f"n_groups={n_groups}: expected a positive number of groups")
+    if n_groups is None:
+        n_groups = max(2, min(_MOST_GROUPS, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c)))
+    unit = rows.chunk_rows if rows.n_rows >= n_groups * rows.chunk_rows else 1
+    row_bytes = d * rows.dtype.itemsize + 20 * settings.search_size
+    tile_rows = max(64, TILE_BYTES // (d * min(rows.dtype.itemsize, 4)))
+    block_rows = max(64, BLOCK_BYTES // row_bytes)
+    if block_rows > unit > 1:
+        block_rows -= block_rows % unit
+    component_size = max(1, _COMPONENT_BLOCK_BYTES // statistics_bytes(settings, d))
+    return Plan(_even(rows.n_rows, n_groups, unit), block_rows, min(tile_rows, block_rows), _ranges(c, component_size))
+
+
+def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str, int]:
+    """Peak memory of a process that runs one partial E-step, by what it holds, in bytes.
+
+    `rows` counts the block in work, the next one and what a decoder holds meanwhile; `model` parameters of two versions
+    with their packed form; `statistics` one group's own, the ones that are merged with it, and the sum.
+    """
+    d, c, h = n_features_of(rows), settings.n_components, settings.n_factors
+    item = 4 if settings.precision == "float32" else 8
+    longest = max(stop - start for start, stop in plan.groups)
+    block = min(plan.block_rows, longest)
+    converted = 0 if rows.dtype.itemsize <= 4 else item
+    parts = min(len(plan.groups), 8) + 1
+    return {
+        "rows": block * d * (3 * rows.dtype.itemsize + converted),
+        "candidates": block * (28 * settings.search_size + 12 * settings.truncation),
+        "model": 2 * c * d * (h + 2) * item + 2 * packed_bytes(c, h, d, item),
+        "statistics": parts * c * statistics_bytes(settings, d),
+        "process": 200 * 2**20,
+    }

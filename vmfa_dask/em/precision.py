@@ -1,0 +1,90 @@
+"""What a model version is evaluated with: derived in each process, never stored, never sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmfa_dask.em.threads import Cores
+from vmfa_dask.kernels import vector
+from vmfa_dask.kernels.parameters import factorize, pack
+from vmfa_dask.kernels.projections import rows_per_tile
+from vmfa_dask.values import Float64, Int32, Mixture
+
+# Σ t²/σ² exceeds the Mahalanobis distance by about tr(ΛᵀD⁻¹Λ). In float32 the difference of the two carries an error
+# of a few 1e-7 of that excess; components where this would pass 1e-5 of D are evaluated in float64.
+_LARGEST_EXCESS_PER_FEATURE = 100.0
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Inverse noise, whitened projections and normalisers of one `Mixture` (see `kernels.projections`).
+
+    Parameters
+    ----------
+    packed : (C, blocks, H + 2, lanes) in the dtype of the mixture
+    packed_precise, precise_slot : the same in float64 for the components where float32 would cancel, and where they are
+    cholesky : (C, H, H) float64, R of L = RRᵀ
+    log_norms : (C,) float64, log π_c − ½(D log 2π + log|Σ_c|)
+    log_weights : (C,) float64, −inf for dropped components
+    """
+
+    packed: NDArray[Any]
+    packed_precise: Float64
+    precise_slot: Int32
+    cholesky: Float64
+    log_norms: Float64
+    log_weights: Float64
+
+    @property
+    def factors(self) -> tuple[int, ...]:
+        """A tuple of length H: lengths of tuples are types, so kernels are specialised by it."""
+        return (0,) * int(self.cholesky.shape[1])
+
+    @property
+    def tile(self) -> tuple[int, ...]:
+        """A tuple as long as the number of rows that one pass serves."""
+        lanes = vector.lanes_of(self.packed.dtype.itemsize * 8)
+        return (0,) * rows_per_tile(len(self.factors)) if lanes > 1 else (0,)
+
+
+def _aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """An empty array that starts at a cache line: vectors that straddle two lines cost a second load."""
+    n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.empty(n_bytes + vector.CACHE_LINE_BYTES, np.uint8)
+    start = -raw.ctypes.data % vector.CACHE_LINE_BYTES
+    return raw[start : start + n_bytes].view(dtype).reshape(shape)
+
+
+def _packed_shape(n: int, n_factors: int, n_features: int, itemsize: int) -> tuple[int, int, int, int]:
+    lanes = vector.lanes_of(itemsize * 8)
+    return n, -(-n_features // lanes), n_factors + 2, lanes
+
+
+def packed_bytes(n_components: int, n_factors: int, n_features: int, itemsize: int) -> int:
+    """Size of `Precision.packed` in bytes."""
+    return int(np.prod(_packed_shape(n_components, n_factors, n_features, itemsize))) * itemsize
+
+
+def derive(mixture: Mixture, cores: Cores) -> Precision:
+    """Precision of a mixture; complexity O(C·D·H²)."""
+    c, d, h = mixture.n_components, mixture.n_features, mixture.n_factors
+    cholesky, log_norms, conditions = np.empty((c, h, h)), np.empty(c), np.empty(c)
+    arrays = (mixture.means, mixture.loadings, mixture.noise_variances)
+    cores.run(lambda a, b: factorize(arrays[1], arrays[2], mixture.weights, a, b, cholesky, log_norms, conditions),
+              cores.split(c))
+    packed = _aligned(_packed_shape(c, h, d, mixture.means.dtype.itemsize), mixture.means.dtype)
+    every = np.arange(c, dtype=np.int32)
+    cores.run(lambda a, b: pack(*arrays, cholesky, every, a, b, packed), cores.split(c))
+    cancels = (conditions > _LARGEST_EXCESS_PER_FEATURE * d) & (mixture.means.dtype == np.float32)
+    chosen = np.flatnonzero(cancels).astype(np.int32)
+    precise_slot = np.full(c, -1, np.int32)
+    precise_slot[chosen] = np.arange(len(chosen))
+    packed_precise = _aligned(_packed_shape(len(chosen), h, d, 8), np.float64)
+    cores.run(lambda a, b: pack(*arrays, cholesky, chosen, a, b, packed_precise), cores.split(len(chosen)))
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(mixture.weights)
+    return Precision(packed, packed_precise, precise_slot, cholesky, log_norms, log_weights)

@@ -1,0 +1,146 @@
+"""Rows as the E-step sees them: blocks in their stored dtype, from any source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmfa_dask.values import Float64, Int64
+
+Rows = NDArray[Any]
+# Converted in registers without loss.
+_EXACT_IN_FLOAT32 = ("uint8", "int8", "uint16", "int16", "float32")
+_EXACT_IN_FLOAT64 = (*_EXACT_IN_FLOAT32, "uint32", "int32", "float64")
+
+
+class RowSource(Protocol):
+    """Where rows come from. Reading is thread-safe and returns arrays that nobody writes to."""
+
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def feature_shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows that are stored together; groups and blocks begin at their multiples."""
+        ...
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start:stop`` as (n, D), C-contiguous, in their stored dtype."""
+        ...
+
+    def describe(self, row: int) -> str:
+        """Where a row lies, for messages."""
+        ...
+
+
+class ArrayRows:
+    """Rows of a NumPy array in memory.
+
+    Parameters
+    ----------
+    array : (N, ...) any integer or float dtype
+
+    Raises
+    ------
+    ValueError
+        When the array has no row axis and feature axes, or no numbers.
+    """
+
+    def __init__(self, array: Any, chunk_rows: int = 1) -> None:
+        array = np.asarray(array)
+        check_rows("array", array.shape, array.dtype)
+        self._rows = np.ascontiguousarray(array.reshape(array.shape[0], -1))
+        self.feature_shape = tuple(int(n) for n in array.shape[1:])
+        self.n_rows, self.dtype, self.chunk_rows = int(array.shape[0]), array.dtype, chunk_rows
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start:stop``, a view."""
+        return self._rows[start:stop]
+
+    def describe(self, row: int) -> str:
+        """The row's number."""
+        return f"row {row}"
+
+
+def check_rows(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuse arrays that are no table of numbers.
+
+    Raises
+    ------
+    ValueError
+        Naming the array, what was found and what is expected.
+    """
+    if len(shape) < 2:
+        raise ValueError(f"{name}: shape {shape} has no features; expected (rows, features...): "
+                         "use reshape(-1, 1) for one feature or reshape(1, -1) for one row")
+    if min(shape) == 0:
+        raise ValueError(f"{name}: shape {shape} holds no values")
+    if dtype.kind not in "iuf" or dtype.itemsize > 8:
+        raise ValueError(f"{name}: dtype {dtype} is not supported; expected an integer or a float of at most 64 bits")
+
+
+def n_features_of(rows: RowSource) -> int:
+    """D."""
+    return int(np.prod(rows.feature_shape))
+
+
+def working_rows(block: Rows, offset: Float64, dtype: str) -> Rows:
+    """Rows as kernels take them: untouched where conversion in registers is exact, else minus `offset` in float64."""
+    exact = block.dtype.name in (_EXACT_IN_FLOAT32 if dtype == "float32" else _EXACT_IN_FLOAT64)
+    if exact and block.dtype.isnative and not offset.any():
+        return block
+    narrowed = np.empty(block.shape, dtype)
+    for start in range(0, len(block), 256):  # the float64 intermediate stays small
+        np.subtract(block[start : start + 256], offset, out=narrowed[start : start + 256], dtype=np.float64,
+                    casting="same_kind")
+    return narrowed
+
+
+def read_ahead(source: RowSource, start: int, stop: int, block_rows: int) -> Iterator[tuple[int, Rows]]:
+    """Blocks ``(first row, rows)`` of ``start:stop`` in order; the next one is read while the caller works."""
+    starts = list(range(start, stop, block_rows))
+    with ThreadPoolExecutor(1, thread_name_prefix="vmfa-read") as reader:
+        following = reader.submit(source.read, starts[0], min(starts[0] + block_rows, stop))
+        for k, first in enumerate(starts):
+            block = following.result()
+            if k + 1 < len(starts):
+                following = reader.submit(source.read, starts[k + 1], min(starts[k + 1] + block_rows, stop))
+            yield first, block
+
+
+def non_finite_row(block: Rows) -> int | None:
+    """First row of a block that holds NaN or infinity, or None."""
+    if block.dtype.kind != "f":
+        return None
+    bad = ~np.isfinite(block).all(axis=1)
+    return int(np.argmax(bad)) if bad.any() else None
+
+
+def refuse_non_finite(source: RowSource, first: int, block: Rows) -> None:
+    """Raise for NaN or infinity in a block that starts at row `first`.
+
+    Raises
+    ------
+    ValueError
+        Naming the row, its chunk and the feature.
+    """
+    row = non_finite_row(block)
+    if row is not None:
+        feature = int(np.argmax(~np.isfinite(block[row])))
+        raise ValueError(f"{source.describe(first + row)}, feature {feature}: found {block[row, feature]}, "
+                         "expected a finite number; clean the data or leave the row out")
+
+
+def gather(source: RowSource, row_numbers: Int64) -> Rows:
+    """Single rows by number, in the given order."""
+    return np.concatenate([source.read(int(n), int(n) + 1) for n in row_numbers])

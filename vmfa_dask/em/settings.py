@@ -1,0 +1,96 @@
+"""The numbers that define a run: the paper's symbols with the field's names, checked before any work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+INITIALIZERS = ("afkmc2", "uniform")
+PRECISIONS = ("float32", "float64")
+
+
+def _require(ok: bool, name: str, value: Any, expected: str) -> None:
+    if not ok:
+        raise ValueError(f"{name}={value!r}: expected {expected}")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is trained, and until when. Defaults are those of the paper.
+
+    Parameters
+    ----------
+    n_components : C, number of mixture components
+    n_factors : H >= 0, columns of each loading matrix; 0 is a mixture with diagonal covariances
+    truncation : C', components kept per row; values above C are refused
+    neighborhood : G, size of the sets g_c; clipped to C
+    random_candidates : uniform components added to each search space (1 in the paper)
+    tol, warmup_tol : relative change of the free energy that ends training and warm-up (paper, convergence criterion)
+    max_iter, max_warmup_iter : most iterations of training and of warm-up
+    reg_covar : smallest noise variance, in squared units of the data
+    init_params : "afkmc2" or "uniform"
+    chain_length : length of the Markov chains of AFK-MC²
+    random_state : seed; every draw is a hash of it
+    precision : "float32" (parameters and kernels; sums over rows are float64) or "float64"
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, the value and what is allowed.
+    """
+
+    n_components: int
+    n_factors: int = 5
+    truncation: int = 3
+    neighborhood: int = 15
+    random_candidates: int = 1
+    tol: float = 1e-4
+    warmup_tol: float = 1e-4
+    max_iter: int = 200
+    max_warmup_iter: int = 50
+    reg_covar: float = 1e-3
+    init_params: str = "afkmc2"
+    chain_length: int = 10
+    random_state: int = 0
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        lowest = {"n_components": 1, "n_factors": 0, "truncation": 1, "neighborhood": 1, "random_candidates": 0,
+                  "max_iter": 0, "max_warmup_iter": 0, "chain_length": 1, "random_state": 0}
+        for name, low in lowest.items():
+            value = getattr(self, name)
+            _require(_is_integer(value) and value >= low, name, value, f"an integer >= {low}")
+        for name in ("tol", "warmup_tol"):
+            value = getattr(self, name)
+            _require(isinstance(value, int | float) and 0 <= value < 1, name, value, "a number in [0, 1)")
+        positive = isinstance(self.reg_covar, int | float) and 0 < self.reg_covar < float("inf")
+        _require(positive, "reg_covar", self.reg_covar, "a positive number")
+        _require(self.init_params in INITIALIZERS, "init_params", self.init_params, f"one of {INITIALIZERS}")
+        _require(self.precision in PRECISIONS, "precision", self.precision, f"one of {PRECISIONS}")
+        _require(self.truncation <= self.n_components, "truncation", self.truncation,
+                 f"at most n_components={self.n_components}")
+        object.__setattr__(self, "neighborhood", min(self.neighborhood, self.n_components))
+
+    @property
+    def search_size(self) -> int:
+        """S, the most candidates that a row can have."""
+        most = self.truncation * self.neighborhood + self.random_candidates
+        return min(self.n_components, most)
+
+    def check_against(self, n_rows: int, n_features: int) -> None:
+        """Refuse what cannot be trained on rows of this number and width.
+
+        Raises
+        ------
+        ValueError
+            Naming both numbers.
+        """
+        if n_rows < self.n_components:
+            raise ValueError(f"n_components={self.n_components}: the data has only {n_rows} rows; "
+                             "every component needs at least one")
+        if self.n_factors >= n_features and self.n_factors > 0:
+            raise ValueError(f"n_factors={self.n_factors}: expected 0 to {n_features - 1} for rows of {n_features} features")

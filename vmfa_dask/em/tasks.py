@@ -1,0 +1,131 @@
+"""The tasks of a run as plain functions of a context: what any executor runs, wherever it runs it.
+
+A task reads its inputs from the storage or gets them as results of other tasks, writes under a version of its own and
+returns something small or additive. Running it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vmfa_dask.em import seeding
+from vmfa_dask.em.context import RunContext, Step
+from vmfa_dask.em.e_step import PartialEStep
+from vmfa_dask.em.m_step import BlockUpdate, merge, update_neighbors, update_parameters
+from vmfa_dask.em.storage import POSTERIOR
+from vmfa_dask.values import Int32, Mixture, RowTally, Statistics
+
+
+@dataclass(frozen=True)
+class PartialResult:
+    """What groups of rows add up to: statistics by component block, and their row tally."""
+
+    statistics: dict[int, Statistics]
+    tally: RowTally
+
+    def __sizeof__(self) -> int:
+        return sum(part.__sizeof__() for part in self.statistics.values()) + 500
+
+
+@dataclass(frozen=True)
+class BlockReport:
+    """What the update of one component block tells the driver."""
+
+    tally: RowTally
+    update: BlockUpdate | None
+    seconds: float
+
+
+def _posterior(context: RunContext, iteration: int, group: int) -> Int32:
+    try:
+        return context.storage.read(POSTERIOR, iteration, group)["components"]
+    except KeyError:
+        if iteration:
+            raise
+        return seeding.initial_components(context, group)
+
+
+def run_e_step(context: RunContext, group: int, step: Step) -> PartialResult:
+    """Partial E-step of one group: writes its posteriors, returns its statistics in component blocks."""
+    components = _posterior(context, step.iteration, group)
+    with context.cores.exclusive():
+        partial = PartialEStep(context, step)
+        updated = partial.run(context.plan.groups[group], components)
+    context.storage.write(POSTERIOR, step.iteration + 1, group, {"components": updated})
+    statistics = {}
+    for block, (start, stop) in enumerate(context.plan.component_blocks):
+        moments = partial.moments.block(start, stop) if partial.moments else None
+        divergences = partial.divergences.block(start, stop) if partial.divergences else None
+        statistics[block] = Statistics(step.parameters, start, stop, moments, divergences)
+    return PartialResult(statistics, partial.tally)
+
+
+def pick_block(context: RunContext, block: int, result: PartialResult) -> PartialResult:
+    """One component block of a result, so that only this part travels."""
+    return PartialResult({block: result.statistics[block]}, result.tally)
+
+
+def merge_block(context: RunContext, block: int, *results: PartialResult) -> PartialResult:
+    """Sum of one component block over several results, in their order."""
+    with context.cores.exclusive():
+        statistics = merge([result.statistics[block] for result in results])
+    return PartialResult({block: statistics}, _total(results))
+
+
+def update_block(context: RunContext, block: int, step: Step, *results: PartialResult) -> BlockReport:
+    """M-step and neighbour update of one component block: writes the next versions."""
+    import time
+
+    parts, update = [result.statistics[block] for result in results], None
+    begin = time.perf_counter()
+    with context.cores.exclusive():
+        if step.search:
+            update_neighbors(context, block, step, parts)
+        if step.update:
+            update = update_parameters(context, block, step, parts)
+    return BlockReport(_total(results), update, time.perf_counter() - begin)
+
+
+def _total(results: Sequence[PartialResult]) -> RowTally:
+    total = results[0].tally
+    for result in results[1:]:
+        total += result.tally
+    return total
+
+
+def begin_run(context: RunContext, *surveys: seeding.Survey) -> None:
+    """Offset, variances and first seed from the surveys of all groups."""
+    seeding.begin(context, surveys)
+
+
+def initialize_uniform(context: RunContext) -> int:
+    """Version 0 from uniformly drawn rows; returns the number of distinct seeds."""
+    import numpy as np
+
+    rows = seeding.uniform_seeds(context)
+    seeds = seeding.gather(context.rows, rows).astype(np.float64) - context.offset()
+    seeding.write_start(context, rows, seeds)
+    return len(np.unique(seeds, axis=0))
+
+
+def initialize_chains(context: RunContext, masses: Sequence[float], *parts: seeding.Candidates) -> int:
+    """Version 0 from AFK-MC² seeds; returns the number of distinct seeds."""
+    rows, seeds, n_distinct = seeding.run_chains(context, parts, masses)
+    seeding.write_start(context, rows, seeds)
+    return n_distinct
+
+
+def load_mixture(context: RunContext, version: int) -> Mixture:
+    """Parameters of a version."""
+    return context.mixture(version)
+
+
+def load_posterior(context: RunContext, group: int, iteration: int) -> Int32:
+    """Kept components of the rows of one group."""
+    return context.storage.read(POSTERIOR, iteration, group)["components"]
+
+
+def discard(context: RunContext, kind: str, version: int) -> None:
+    """Forget a version that no task will read again."""
+    context.storage.discard(kind, version)

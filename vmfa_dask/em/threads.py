@@ -1,0 +1,64 @@
+"""The cores of a process: kernels release the GIL, so plain threads run them side by side.
+
+One kernel at a time is spread over all cores of the process (`Cores.exclusive`); whatever number of Dask threads the
+user chose, no more threads compute than the process owns.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from vmfa_dask.values import Int64
+
+_exclusive = threading.Lock()
+
+
+def available_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Cores:
+    """A fixed number of threads for kernels.
+
+    Parameters
+    ----------
+    n_threads : threads that compute at the same time; results never depend on it
+    """
+
+    def __init__(self, n_threads: int) -> None:
+        self.n_threads = max(1, n_threads)
+        self._pool = ThreadPoolExecutor(self.n_threads, "vmfa-kernel") if self.n_threads > 1 else None
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the cores of this process: other tasks that want them wait."""
+        with _exclusive:
+            yield
+
+    def run(self, function: Callable[..., Any], ranges: Iterable[tuple[int, int]]) -> list[Any]:
+        """``function(start, stop)`` for every range, in any order; results in the order of the ranges."""
+        ranges = list(ranges)
+        if self._pool is None or len(ranges) < 2:
+            return [function(start, stop) for start, stop in ranges]
+        return list(self._pool.map(lambda r: function(*r), ranges))
+
+    def split(self, n: int, parts_per_thread: int = 4) -> list[tuple[int, int]]:
+        """``0:n`` in about equal ranges, some for each thread."""
+        parts = max(1, min(n, self.n_threads * parts_per_thread if self.n_threads > 1 else 1))
+        edges = [n * k // parts for k in range(parts + 1)]
+        return [(a, b) for a, b in zip(edges, edges[1:], strict=False) if a < b]
+
+    def split_by_work(self, indptr: Int64) -> list[tuple[int, int]]:
+        """Ranges of components with about equal numbers of entries, from their (C + 1,) offsets."""
+        parts = self.n_threads * 8 if self.n_threads > 1 else 1
+        targets = np.linspace(indptr[0], indptr[-1], parts + 1)[1:-1]
+        edges = np.unique(np.concatenate([[0], np.searchsorted(indptr, targets), [len(indptr) - 1]]))
+        return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))

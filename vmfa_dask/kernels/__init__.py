@@ -1,0 +1,1 @@
+"""Compiled loops on bare arrays. May import: numpy, numba, llvmlite."""

@@ -1,0 +1,70 @@
+"""Log-joints log p(c, x | Θ) of candidate components, grouped by component (paper, appendix on the Mahalanobis term)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vmfa_dask.kernels.compile import kernel
+from vmfa_dask.kernels.projections import project
+
+# Features whose parameters (H + 2 values each) stay in the first-level cache while the rows of a component pass.
+TILE_FEATURES = 1024
+
+
+@kernel
+def project_rows(rows: Any, ids: Any, packed: Any, tile_features: Any, factors: Any, tile: Any, out_sums: Any) -> None:
+    """Quadratic forms and projections of the rows `ids` under one component.
+
+    Parameters as in `projections.project`; out_sums (m, H + 1) float64 is overwritten. Complexity O(m·D·H).
+    """
+    n_rows, n_features = ids.shape[0], rows.shape[1]
+    for i in range(n_rows):
+        for k in range(out_sums.shape[1]):
+            out_sums[i, k] = 0.0
+    for start in range(0, n_features, tile_features):
+        stop = min(start + tile_features, n_features)
+        i = 0
+        while i + len(tile) <= n_rows:
+            project(rows, ids, i, packed, start, stop, factors, tile, out_sums)
+            i += len(tile)
+        while i < n_rows:
+            project(rows, ids, i, packed, start, stop, factors, (0,), out_sums)
+            i += 1
+
+
+@kernel
+def log_joints(rows: Any, members: Any, indptr: Any, first: Any, last: Any, packed: Any, log_norms: Any, precise_slot: Any,
+               packed_precise: Any, factors: Any, tile: Any, out_log_joints: Any) -> None:
+    """Log-joints of components ``first:last`` with their candidate rows.
+
+    Parameters
+    ----------
+    rows : (n, D) any real dtype
+    members : (J,) int32, row numbers grouped by component
+    indptr : (C + 1,) int64, component c owns ``members[indptr[c]:indptr[c + 1]]``
+    packed : (C, blocks, H + 2, lanes) float32 or float64, see `projections`
+    log_norms : (C,) float64, log π − ½(D log 2π + log|Σ|)
+    precise_slot : (C,) int32, index into `packed_precise` for components whose quadratic form cancels, else −1
+    packed_precise : (P, blocks64, H + 2, lanes64) float64
+    out_log_joints : (J,) float64, written for the given components only
+    """
+    most = 0
+    for c in range(first, last):
+        most = max(most, indptr[c + 1] - indptr[c])
+    sums = np.empty((most, len(factors) + 1))
+    for c in range(first, last):
+        ids = members[indptr[c] : indptr[c + 1]]
+        if ids.shape[0] == 0:
+            continue
+        slot = precise_slot[c]
+        if slot < 0:
+            project_rows(rows, ids, packed[c], TILE_FEATURES, factors, tile, sums[: ids.shape[0]])
+        else:
+            project_rows(rows, ids, packed_precise[slot], TILE_FEATURES, factors, (0,), sums[: ids.shape[0]])
+        for i in range(ids.shape[0]):
+            distance = sums[i, 0]
+            for h in range(len(factors)):
+                distance -= sums[i, 1 + h] * sums[i, 1 + h]
+            out_log_joints[indptr[c] + i] = log_norms[c] - 0.5 * distance

@@ -1,0 +1,126 @@
+"""Responsibility-weighted moments of the rows of each component (paper, appendix on the M-step: Y_c, E_c, Σ q x²).
+
+Moments are centred on the broadcast means, t = x − μ: uncentred ones lose the variance of bright images to rounding
+in float32. Sums over at most `ROWS_PER_PART` rows are in the kernel's precision, sums of those parts in float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from vmfa_dask.kernels import vector
+from vmfa_dask.kernels.compile import kernel
+from vmfa_dask.kernels.log_joints import TILE_FEATURES, project_rows
+
+ROWS_PER_PART = 256
+# A responsibility below this changes no float64 sum that also holds a row of the component; on photographs two thirds
+# of the kept responsibilities are smaller, and their moments would cost a fifth of an iteration.
+NEGLIGIBLE = 1e-12
+
+
+@intrinsic
+def accumulate(typingctx: Any, rows: Any, ids: Any, means: Any, weights: Any, factors: Any, out_moments: Any) -> Any:
+    """Add the moments of a few rows of one component: ``accumulate(rows, ids, means, weights, factors, out_moments)``.
+
+    rows (n, D) any real dtype; ids (m,) int32; means (D,) f32 or f64; weights (m, H + 1) of the same dtype: q and q·z;
+    `factors` a tuple of length H; out_moments (H + 2, D) float64: Σ q t², Σ q t, Σ q z_h t.
+    """
+    signature = types.void(rows, ids, means, weights, factors, out_moments)
+    n_factors, stored, work = len(factors), rows.dtype, vector.float_type(means.dtype)
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        kinds = (rows, ids, means, weights)
+        views = [context.make_array(kind)(context, builder, arguments[k]) for k, kind in enumerate(kinds)]
+        moments = context.make_array(out_moments)(context, builder, arguments[5])
+        width = cgutils.unpack_tuple(builder, views[0].shape)[1]
+        count = cgutils.unpack_tuple(builder, views[1].shape)[0]
+        stored_type = context.get_value_type(stored)
+
+        def features(first: Any, lanes: int) -> Any:
+            """Emit the loop over features in steps of `lanes`; inside it the rows pass through the accumulators."""
+            outer = vector.Loop(builder, first, width, lanes, [])
+            mean = vector.load(builder, views[2].data, outer.index, work, lanes)
+            nothing = [vector.zero(vector.as_vector(work, lanes))] * (n_factors + 2)
+            inner = vector.Loop(builder, vector.INT64(0), count, 1, nothing)
+            sums = list(inner.values)
+            row = builder.sext(builder.load(builder.gep(views[1].data, [inner.index])), vector.INT64)
+            base = builder.gep(views[0].data, [builder.mul(row, width)])
+            value = vector.load(builder, base, outer.index, stored_type, lanes)
+            t = builder.fsub(vector.to_float(builder, value, stored, work), mean)
+            origin = builder.mul(inner.index, vector.INT64(n_factors + 1))
+            for k in range(n_factors + 1):
+                at = builder.gep(views[3].data, [builder.add(origin, vector.INT64(k))])
+                weight = vector.splat(builder, builder.load(at), lanes)
+                if k == 0:
+                    weighted = builder.fmul(weight, t)
+                    sums[0] = vector.fused(builder, weighted, t, sums[0])
+                    sums[1] = builder.fadd(sums[1], weighted)
+                else:
+                    sums[k + 1] = vector.fused(builder, weight, t, sums[k + 1])
+            for k, total in enumerate(inner.close(sums)):
+                place = builder.add(builder.mul(vector.INT64(k), width), outer.index)
+                vector.add_to_doubles(builder, total, moments.data, place)
+            outer.close([])
+            return outer.index
+
+        rest = features(vector.INT64(0), vector.lanes_of(means.dtype.bitwidth))
+        features(rest, 1)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@kernel
+def component_moments(rows: Any, members: Any, indptr: Any, responsibilities: Any, first: Any, last: Any, packed: Any,
+                      precise_slot: Any, packed_precise: Any, cholesky: Any, means: Any, factors: Any, tile: Any,
+                      out_counts: Any, out_factor_moments: Any, out_moments: Any) -> None:
+    """Add N_c, Σ q ẑẑᵀ and the moments of components ``first:last`` over their rows.
+
+    Parameters
+    ----------
+    members : (K,) int32 rows grouped by component, indptr : (C + 1,) int64, responsibilities : (K,) float64
+    packed, precise_slot, packed_precise : as in `log_joints`
+    cholesky : (C, H, H) float64, lower R of L = RRᵀ; factor means are z = R⁻ᵀWt
+    means : (C, D) float32 or float64
+    out_counts : (C,) float64; out_factor_moments : (C, H + 1, H + 1) float64, ẑ = (z, 1), without the N_c L⁻¹ term
+    out_moments : (C, H + 2, D) float64
+    """
+    n_factors = len(factors)
+    for c in range(first, last):
+        n = indptr[c + 1] - indptr[c]
+        if n == 0:
+            continue
+        sums = np.empty((n, n_factors + 1))
+        weights = np.empty((n, n_factors + 1), means.dtype)
+        ids = members[indptr[c] : indptr[c + 1]]
+        if n_factors > 0:
+            if precise_slot[c] < 0:
+                project_rows(rows, ids, packed[c], TILE_FEATURES, factors, tile, sums)
+            else:
+                project_rows(rows, ids, packed_precise[precise_slot[c]], TILE_FEATURES, factors, (0,), sums)
+        for i in range(n):
+            q = responsibilities[indptr[c] + i]
+            z = sums[i]
+            for h in range(n_factors - 1, -1, -1):  # back substitution with Rᵀ; entry h + 1 turns from (Wt)_h into z_h
+                value = z[h + 1]
+                for j in range(h + 1, n_factors):
+                    value -= cholesky[c, j, h] * z[j + 1]
+                z[h + 1] = value / cholesky[c, h, h]
+            out_counts[c] += q
+            for h in range(n_factors):
+                for j in range(n_factors):
+                    out_factor_moments[c, h, j] += q * z[h + 1] * z[j + 1]
+                out_factor_moments[c, h, n_factors] += q * z[h + 1]
+                out_factor_moments[c, n_factors, h] += q * z[h + 1]
+                weights[i, h + 1] = q * z[h + 1]
+            out_factor_moments[c, n_factors, n_factors] += q
+            weights[i, 0] = q
+        for start in range(0, n, ROWS_PER_PART):
+            stop = min(start + ROWS_PER_PART, n)
+            accumulate(rows, ids[start:stop], means[c], weights[start:stop], factors, out_moments[c])

@@ -1,0 +1,174 @@
+"""Per-component linear algebra: what a model version is evaluated with, and the M-step (paper, appendix on the M-step)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vmfa_dask.kernels.compile import inline, kernel, reduction
+
+
+@reduction
+def _dot(a: Any, b: Any) -> Any:
+    total = 0.0
+    for d in range(a.shape[0]):
+        total += a[d] * b[d]
+    return total
+
+
+@inline
+def _cholesky(matrix: Any) -> None:
+    """Lower Cholesky factor in place. A pivot that rounding has made non-positive becomes a relative epsilon."""
+    n = matrix.shape[0]
+    for j in range(n):
+        scale = matrix[j, j]
+        for k in range(j):
+            matrix[j, j] -= matrix[j, k] * matrix[j, k]
+        matrix[j, j] = np.sqrt(max(matrix[j, j], 1e-15 * abs(scale) + 1e-300))
+        for i in range(j + 1, n):
+            for k in range(j):
+                matrix[i, j] -= matrix[i, k] * matrix[j, k]
+            matrix[i, j] /= matrix[j, j]
+            matrix[j, i] = 0.0
+
+
+@inline
+def _inverse_of_lower(lower: Any, out_inverse: Any) -> None:
+    n = lower.shape[0]
+    out_inverse[:] = 0.0
+    for j in range(n):
+        out_inverse[j, j] = 1.0 / lower[j, j]
+        for i in range(j + 1, n):
+            value = 0.0
+            for k in range(j, i):
+                value -= lower[i, k] * out_inverse[k, j]
+            out_inverse[i, j] = value / lower[i, i]
+
+
+@kernel
+def factorize(loadings: Any, noise_variances: Any, weights: Any, first: Any, last: Any, out_cholesky: Any,
+              out_log_norms: Any, out_conditions: Any) -> None:
+    """R with L = I + ΛᵀD⁻¹Λ = RRᵀ, the log-normaliser, and tr(ΛᵀD⁻¹Λ), of components ``first:last``, all in float64.
+
+    loadings (C, H, D), noise_variances (C, D), weights (C,); out_cholesky (C, H, H), out_log_norms (C,) =
+    log π − ½(D log 2π + log|L| + Σ log σ²), out_conditions (C,): how much Σ t²/σ² exceeds the distance it leads to.
+    """
+    n_factors, n_features = loadings.shape[1], loadings.shape[2]
+    whitened = np.empty((n_factors, n_features))
+    deviation = np.empty(n_features)
+    for c in range(first, last):
+        log_determinant = 0.0
+        gram = out_cholesky[c]
+        gram[:] = 0.0
+        for d in range(n_features):
+            log_determinant += np.log(np.float64(noise_variances[c, d]))
+            deviation[d] = 1.0 / np.sqrt(np.float64(noise_variances[c, d]))
+        for h in range(n_factors):
+            for d in range(n_features):
+                whitened[h, d] = loadings[c, h, d] * deviation[d]
+            for j in range(h + 1):
+                gram[h, j] = _dot(whitened[h], whitened[j])
+                gram[j, h] = gram[h, j]
+        condition = 0.0
+        for h in range(n_factors):
+            condition += gram[h, h]
+            gram[h, h] += 1.0
+        _cholesky(gram)
+        for h in range(n_factors):
+            log_determinant += 2.0 * np.log(gram[h, h])
+        out_conditions[c] = condition
+        log_weight = np.log(weights[c]) if weights[c] > 0.0 else -np.inf
+        out_log_norms[c] = log_weight - 0.5 * (n_features * np.log(2.0 * np.pi) + log_determinant)
+
+
+@kernel
+def pack(means: Any, loadings: Any, noise_variances: Any, cholesky: Any, which: Any, first: Any, last: Any,
+         out_packed: Any) -> None:
+    """Packed parameters (see `projections`) of components ``which[first:last]`` in the dtype of out_packed.
+
+    out_packed (len(which), blocks, H + 2, lanes); features beyond D are zero. W = R⁻¹ΛᵀD⁻¹ is formed in float64.
+    """
+    n_factors, n_features = loadings.shape[1], loadings.shape[2]
+    lanes = out_packed.shape[3]
+    column = np.empty(n_factors)
+    inverse = np.empty((n_factors, n_factors))
+    for k in range(first, last):
+        c = which[k]
+        _inverse_of_lower(cholesky[c], inverse)
+        for d in range(n_features):
+            block, lane = d // lanes, d % lanes
+            precision = 1.0 / np.float64(noise_variances[c, d])
+            out_packed[k, block, 0, lane] = means[c, d]
+            out_packed[k, block, 1, lane] = precision
+            for h in range(n_factors):
+                column[h] = np.float64(loadings[c, h, d]) * precision
+            for h in range(n_factors):
+                value = 0.0
+                for j in range(h + 1):
+                    value += inverse[h, j] * column[j]
+                out_packed[k, block, 2 + h, lane] = value
+        for d in range(n_features, out_packed.shape[1] * lanes):
+            for h in range(n_factors + 2):
+                out_packed[k, d // lanes, h, d % lanes] = 0.0
+
+
+@kernel
+def add_posterior_covariances(cholesky: Any, counts: Any, out_factor_moments: Any) -> None:
+    """E_c += N_c L_c⁻¹ in its first H rows and columns: the covariance of the factors given a row."""
+    n_factors = cholesky.shape[1]
+    inverse = np.empty((n_factors, n_factors))
+    for c in range(cholesky.shape[0]):
+        _inverse_of_lower(cholesky[c], inverse)
+        for h in range(n_factors):
+            for j in range(n_factors):
+                value = 0.0
+                for k in range(n_factors):
+                    value += inverse[k, h] * inverse[k, j]
+                out_factor_moments[c, h, j] += counts[c] * value
+
+
+@kernel
+def maximize(counts: Any, factor_moments: Any, moments: Any, means: Any, loadings: Any, noise_variances: Any, floor: Any,
+             out_means: Any, out_loadings: Any, out_noise_variances: Any) -> None:
+    """Λ̂_c = Y_c E_c⁻¹ and σ²_c of the M-step, for a block of components.
+
+    Parameters
+    ----------
+    counts : (B,) float64, N_c; a component without rows keeps its parameters
+    factor_moments : (B, H + 1, H + 1) float64, E_c
+    moments : (B, H + 2, D) float64, Σ q t², Σ q t, Σ q z_h t, centred on `means`
+    means, loadings, noise_variances : parameters that the moments belong to
+    floor : smallest noise variance
+    out_means, out_loadings, out_noise_variances : (B, D), (B, H, D), (B, D)
+    """
+    n_factors, n_features = loadings.shape[1], loadings.shape[2]
+    solution = np.empty(n_factors + 1)
+    lower = np.empty((n_factors + 1, n_factors + 1))
+    half = np.empty((n_factors + 1, n_factors + 1))
+    inverse = np.empty((n_factors + 1, n_factors + 1))
+    for c in range(counts.shape[0]):
+        if counts[c] <= 0.0:
+            out_means[c], out_loadings[c], out_noise_variances[c] = means[c], loadings[c], noise_variances[c]
+            continue
+        lower[:] = factor_moments[c]
+        _cholesky(lower)
+        _inverse_of_lower(lower, half)
+        for h in range(n_factors + 1):
+            for j in range(n_factors + 1):
+                inverse[h, j] = 0.0
+                for k in range(max(h, j), n_factors + 1):
+                    inverse[h, j] += half[k, h] * half[k, j]
+        for d in range(n_features):
+            explained = 0.0
+            for h in range(n_factors + 1):
+                value = inverse[h, n_factors] * moments[c, 1, d]
+                for j in range(n_factors):
+                    value += inverse[h, j] * moments[c, 2 + j, d]
+                solution[h] = value
+            for h in range(n_factors):
+                out_loadings[c, h, d] = solution[h]
+                explained += moments[c, 2 + h, d] * solution[h]
+            explained += moments[c, 1, d] * solution[n_factors]
+            out_means[c, d] = means[c, d] + solution[n_factors]
+            out_noise_variances[c, d] = max((moments[c, 0, d] - explained) / counts[c], floor)

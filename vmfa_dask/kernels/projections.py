@@ -1,0 +1,130 @@
+"""The inner loop of every log-joint: centred quadratic form and whitened projections of a few rows at once.
+
+For a component with mean μ, noise variances σ² and whitened projection W = R⁻¹ΛᵀD⁻¹ (H, D), where L = I + ΛᵀD⁻¹Λ = RRᵀ,
+a row x with t = x − μ needs Σ t²/σ² and Wt (paper, appendix on avoiding inversions; one projection suffices, because
+tᵀΣ⁻¹t = Σ t²/σ² − ‖Wt‖²). Parameters of one component are *packed*: for each vector of features its mean, its inverse
+noise and its H projections lie together, ``(blocks, H + 2, lanes)``, so that one stream is read (rows of a power of two
+times 4 KiB would otherwise fall into the same cache sets) and each value is loaded once for all rows of the tile.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from vmfa_dask.kernels import vector
+
+# Registers beside the accumulators: one vector of parameters and the row values in flight.
+_SPARE_REGISTERS = 3
+_MOST_ROWS = 8
+
+
+def rows_per_tile(n_factors: int) -> int:
+    """Number of rows that one pass over the parameters serves, from the registers of this processor."""
+    fitting = (vector.VECTOR_REGISTERS - _SPARE_REGISTERS) // (n_factors + 1)
+    return max(1, min(_MOST_ROWS, fitting))
+
+
+@intrinsic
+def project(typingctx: Any, rows: Any, ids: Any, first: Any, packed: Any, start: Any, stop: Any, factors: Any,
+            tile: Any, out_sums: Any) -> Any:
+    """Add quadratic forms and projections of ``len(tile)`` rows over features ``start:stop``.
+
+    Called as ``project(rows, ids, first, packed, start, stop, factors, tile, out_sums)`` with rows (n, D) of any real
+    dtype, ids (m,) int32 row numbers of which ``ids[first:first + len(tile)]`` are taken, packed (blocks, H + 2, lanes)
+    of one component, `factors` and `tile` tuples whose *lengths* are H and the number of rows (lengths are types, so
+    each combination is compiled once), and out_sums (m, H + 1) float64: column 0 is Σ t²/σ², the others are Wt.
+    `start` must be a multiple of the lanes. Partial sums of one call are in the dtype of `packed`.
+    """
+    signature = types.void(rows, ids, first, packed, start, stop, factors, tile, out_sums)
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        _Projection(context, builder, (rows, ids, packed, out_sums), arguments, len(factors), len(tile)).emit()
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+class _Projection:
+    """Writes the code of one `project`: vectors per cache line, single vectors, then single features."""
+
+    def __init__(self, context: Any, builder: ir.IRBuilder, kinds: Any, arguments: Any, factors: int, tile: int) -> None:
+        rows, ids, packed, sums = (
+            context.make_array(kind)(context, builder, arguments[k]) for kind, k in zip(kinds, (0, 1, 3, 8), strict=True)
+        )
+        self.builder, self.factors, self.tile = builder, factors, tile
+        self.first, self.start, self.stop = arguments[2], arguments[4], arguments[5]
+        self.stored = kinds[0].dtype
+        self.stored_type = context.get_value_type(self.stored)
+        self.bits = kinds[2].dtype.bitwidth
+        self.work = vector.float_type(kinds[2].dtype)
+        self.lanes = vector.lanes_of(self.bits)
+        self.packed, self.sums = packed.data, sums.data
+        width = cgutils.unpack_tuple(builder, rows.shape)[1]
+        count = cgutils.unpack_tuple(builder, ids.shape)[0]
+        self.rows = [self._row(rows, ids, width, builder.add(self.first, vector.INT64(k))) for k in range(tile)]
+        # While this tile is computed the rows of the next one are fetched: they lie all over the block.
+        following = [builder.add(self.first, vector.INT64(tile + k)) for k in range(tile)]
+        last = builder.sub(count, vector.INT64(1))
+        following = [builder.select(builder.icmp_signed("<", k, count), k, last) for k in following]
+        self.next_rows = [self._row(rows, ids, width, k) for k in following]
+
+    def _row(self, rows: Any, ids: Any, width: Any, position: Any) -> Any:
+        number = self.builder.sext(self.builder.load(self.builder.gep(ids.data, [position])), vector.INT64)
+        return self.builder.gep(rows.data, [self.builder.mul(number, width)])
+
+    def _parameters(self, feature: Any, lanes: int) -> Any:
+        """Address of the packed parameters of one feature."""
+        size = vector.INT64(self.factors + 2)
+        if lanes > 1:
+            return self.builder.gep(self.packed, [self.builder.mul(feature, size)])
+        lane = self.builder.and_(feature, vector.INT64(self.lanes - 1))
+        block = self.builder.mul(self.builder.sub(feature, lane), size)
+        return self.builder.gep(self.packed, [self.builder.add(block, lane)])
+
+    def _step(self, feature: Any, sums: list[Any], lanes: int) -> list[Any]:
+        """One vector (or one feature) of every row of the tile."""
+        builder, stride = self.builder, self.factors + 1
+        address = self._parameters(feature, lanes)
+
+        def parameter(kind: int) -> Any:
+            return vector.load(builder, address, vector.INT64(kind * self.lanes), self.work, lanes)
+
+        mean, precision = parameter(0), parameter(1)
+        centred = []
+        for k, row in enumerate(self.rows):
+            value = vector.load(builder, row, feature, self.stored_type, lanes)
+            t = builder.fsub(vector.to_float(builder, value, self.stored, self.work), mean)
+            sums[k * stride] = vector.fused(builder, builder.fmul(t, precision), t, sums[k * stride])
+            centred.append(t)
+        for h in range(self.factors):
+            projection = parameter(2 + h)
+            for k, t in enumerate(centred):
+                sums[k * stride + 1 + h] = vector.fused(builder, t, projection, sums[k * stride + 1 + h])
+        return sums
+
+    def emit(self) -> None:
+        builder, count = self.builder, self.tile * (self.factors + 1)
+        item_bytes = max(1, self.stored.bitwidth // 8)
+        unrolled = max(1, vector.CACHE_LINE_BYTES // (self.lanes * item_bytes))
+        nothing = [vector.zero(vector.as_vector(self.work, self.lanes))] * count
+        line = vector.Loop(builder, self.start, self.stop, self.lanes * unrolled, nothing)
+        sums = list(line.values)
+        for row in self.next_rows:
+            vector.prefetch(builder, row, line.index)
+        for k in range(unrolled):
+            sums = self._step(builder.add(line.index, vector.INT64(k * self.lanes)), sums, self.lanes)
+        sums = line.close(sums)
+        single = vector.Loop(builder, line.index, self.stop, self.lanes, sums)
+        sums = single.close(self._step(single.index, list(single.values), self.lanes))
+        origin = builder.mul(self.first, vector.INT64(self.factors + 1))
+        for k, part in enumerate(vector.sums_of_lanes(builder, sums)):
+            vector.add_to_doubles(builder, part, self.sums, builder.add(origin, vector.INT64(k * self.lanes)))
+        with builder.if_then(builder.icmp_signed("<", single.index, self.stop), likely=False):
+            rest = vector.Loop(builder, single.index, self.stop, 1, [vector.zero(self.work)] * count)
+            for k, part in enumerate(rest.close(self._step(rest.index, list(rest.values), 1))):
+                vector.add_to_doubles(builder, part, self.sums, builder.add(origin, vector.INT64(k)))

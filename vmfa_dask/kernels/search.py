@@ -1,0 +1,127 @@
+"""Search spaces of rows, their regrouping by component, and the truncation that follows (paper, Algorithm 1, blocks 1, 4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vmfa_dask.kernels.compile import kernel
+from vmfa_dask.kernels.random import SEARCH, draw_integer
+
+
+@kernel
+def search_spaces(components: Any, neighbors: Any, alive: Any, first: Any, last: Any, n_random: Any, seed: Any, iteration: Any,
+                  first_row: Any, out_candidates: Any, out_sizes: Any) -> None:
+    """Search space G_n of rows ``first:last``: the neighbours of every kept component and random candidates, each once.
+
+    Parameters
+    ----------
+    components : (n, C') int32, kept components K_n
+    neighbors : (C, G) int32, -1 pads
+    alive : (C,) bool, components that may be proposed
+    n_random : number of uniform candidates per row
+    first_row : global number of row 0 of this block, the key of its draws
+    out_candidates : (n, S) int32, the first out_sizes[i] entries of row i are written
+    out_sizes : (n,) int32
+    """
+    n_components, n_neighbors = neighbors.shape
+    seen = np.full(n_components, -1, np.int64)
+    for i in range(first, last):
+        size = 0
+        for k in range(components.shape[1]):
+            kept = components[i, k]
+            for g in range(n_neighbors):
+                c = neighbors[kept, g] if kept >= 0 else -1
+                if c >= 0 and alive[c] and seen[c] != i:
+                    seen[c] = i
+                    out_candidates[i, size] = c
+                    size += 1
+        for draw in range(n_random):
+            c = draw_integer(seed, SEARCH, iteration, first_row + i, draw, n_components)
+            if alive[c] and seen[c] != i:
+                seen[c] = i
+                out_candidates[i, size] = c
+                size += 1
+        out_sizes[i] = size
+
+
+@kernel
+def kept_as_candidates(components: Any, alive: Any, out_candidates: Any, out_sizes: Any) -> None:
+    """Search spaces that hold the kept components alone: evaluation without search."""
+    for i in range(components.shape[0]):
+        size = 0
+        for k in range(components.shape[1]):
+            c = components[i, k]
+            if c >= 0 and alive[c]:
+                out_candidates[i, size] = c
+                size += 1
+        out_sizes[i] = size
+
+
+@kernel
+def count_by_component(candidates: Any, sizes: Any, first: Any, last: Any, out_counts: Any) -> None:
+    """Number of rows in ``first:last`` that ask for each component, into out_counts (C,) int64."""
+    for i in range(first, last):
+        for k in range(sizes[i]):
+            out_counts[candidates[i, k]] += 1
+
+
+@kernel
+def group_by_component(candidates: Any, sizes: Any, first: Any, last: Any, next_slot: Any, out_members: Any,
+                       out_slots: Any) -> None:
+    """Transpose rows × candidates to components × rows; rows of a component stay in order.
+
+    next_slot (C,) int64 holds where the rows of this range go and is advanced; out_members (J,) int32 receives row
+    numbers, out_slots (n, S) int32 the place of each (row, candidate) in out_members.
+    """
+    for i in range(first, last):
+        for k in range(sizes[i]):
+            c = candidates[i, k]
+            slot = next_slot[c]
+            next_slot[c] = slot + 1
+            out_members[slot] = i
+            out_slots[i, k] = slot
+
+
+@kernel
+def truncate(candidates: Any, sizes: Any, slots: Any, log_joints: Any, first: Any, last: Any, out_components: Any,
+             out_responsibilities: Any, out_best: Any, out_free_energy: Any) -> None:
+    """Keep the C' largest log-joints of each row, best first; ties go to the smaller component.
+
+    Parameters
+    ----------
+    candidates, slots : (n, S) int32; sizes : (n,) int32
+    log_joints : (J,) float64, addressed by `slots`
+    out_components : (n, C') int32, -1 where a row has fewer candidates
+    out_responsibilities : (n, C') float64, normalised over the kept ones
+    out_best : (n,) float64, largest log-joint
+    out_free_energy : (n,) float64, log Σ_{c in K_n} p(c, x), the row's term of the free energy
+    """
+    n_kept = out_components.shape[1]
+    kept = np.empty(n_kept)
+    for i in range(first, last):
+        n = 0
+        for k in range(sizes[i]):
+            c, value = candidates[i, k], log_joints[slots[i, k]]
+            if n == n_kept and (value < kept[n - 1] or (value == kept[n - 1] and c > out_components[i, n - 1])):
+                continue
+            j = n if n < n_kept else n_kept - 1
+            while j > 0 and (value > kept[j - 1] or (value == kept[j - 1] and c < out_components[i, j - 1])):
+                kept[j] = kept[j - 1]
+                out_components[i, j] = out_components[i, j - 1]
+                j -= 1
+            kept[j] = value
+            out_components[i, j] = c
+            n = min(n + 1, n_kept)
+        total = 0.0
+        for k in range(n):
+            out_responsibilities[i, k] = np.exp(kept[k] - kept[0])
+            total += out_responsibilities[i, k]
+        for k in range(n):
+            out_responsibilities[i, k] /= total
+        for k in range(n, n_kept):
+            out_components[i, k] = -1
+            out_responsibilities[i, k] = 0.0
+        out_best[i] = kept[0] if n > 0 else -np.inf
+        out_free_energy[i] = kept[0] + np.log(total) if n > 0 else -np.inf

@@ -1,0 +1,39 @@
+"""Passes over rows that come before a model exists: moments of features and distances to one row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vmfa_dask.kernels.compile import kernel, reduction
+
+
+@kernel
+def feature_moments(rows: Any, first: Any, last: Any, out_means: Any, out_squares: Any) -> None:
+    """Mean and sum of squared deviations of features ``first:last``.
+
+    rows (n, D) any real dtype, out_means and out_squares (D,) float64. Values are shifted by the first row before
+    they are squared, so a large common offset costs no digits.
+    """
+    n = rows.shape[0]
+    for d in range(first, last):
+        out_means[d] = 0.0
+        out_squares[d] = 0.0
+    for i in range(n):
+        for d in range(first, last):
+            value = float(rows[i, d]) - float(rows[0, d])
+            out_means[d] += value
+            out_squares[d] += value * value
+    for d in range(first, last):
+        out_squares[d] = max(out_squares[d] - out_means[d] * out_means[d] / n, 0.0)
+        out_means[d] = float(rows[0, d]) + out_means[d] / n
+
+
+@reduction
+def squared_distances(rows: Any, center: Any, first: Any, last: Any, out_distances: Any) -> None:
+    """Squared Euclidean distances of rows ``first:last`` to `center` (D,) float64, into out_distances (n,) float64."""
+    for i in range(first, last):
+        total = 0.0
+        for d in range(rows.shape[1]):
+            difference = float(rows[i, d]) - center[d]
+            total += difference * difference
+        out_distances[i] = total

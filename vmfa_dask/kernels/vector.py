@@ -1,0 +1,183 @@
+"""Explicit vector code: the few LLVM operations that the hot loops are generated from.
+
+Numba leaves the choice of registers to LLVM's loop vectoriser, which gives up (or spills) on a loop that feeds a dozen
+accumulators at once. Here the vectors are written out, so that the tile of a kernel is a formula of the number of
+factors and of the registers of this processor, and sums have one fixed order without any fast-math flag.
+May import: numpy, numba, llvmlite.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba import types
+
+INT64 = ir.IntType(64)
+INT32 = ir.IntType(32)
+DOUBLE = ir.DoubleType()
+
+
+def _vector_unit() -> tuple[int, int]:
+    """Width in bytes and number of the vector registers of this processor."""
+    features = llvm.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 64, 32
+    if features.get("avx"):
+        return 32, 16
+    return 16, 32 if "aarch64" in llvm.get_default_triple() else 16
+
+
+VECTOR_BYTES, VECTOR_REGISTERS = _vector_unit()
+CACHE_LINE_BYTES = 64
+
+
+def float_type(scalar: types.Float) -> ir.Type:
+    """LLVM type of a Numba float."""
+    return DOUBLE if scalar.bitwidth == 64 else ir.FloatType()
+
+
+def lanes_of(bits: int) -> int:
+    """Number of values of `bits` bits in one vector register."""
+    return VECTOR_BYTES * 8 // bits
+
+
+def as_vector(scalar: ir.Type, lanes: int) -> ir.Type:
+    """A vector type, or the scalar itself for one lane."""
+    return scalar if lanes == 1 else ir.VectorType(scalar, lanes)
+
+
+def zero(kind: ir.Type) -> ir.Constant:
+    """Zero of a scalar or vector type."""
+    return ir.Constant(kind, [0.0] * kind.count if isinstance(kind, ir.VectorType) else 0.0)
+
+
+def load(builder: ir.IRBuilder, base: Any, index: Any, scalar: ir.Type, lanes: int) -> Any:
+    """Load `lanes` consecutive values that start at ``base[index]``; no alignment is assumed."""
+    address = builder.bitcast(builder.gep(base, [index]), as_vector(scalar, lanes).as_pointer())
+    value = builder.load(address)
+    value.align = 1
+    return value
+
+
+def add_to_doubles(builder: ir.IRBuilder, value: Any, base: Any, index: Any) -> None:
+    """``base[index:index + lanes] += value`` where `base` points to float64."""
+    lanes = value.type.count if isinstance(value.type, ir.VectorType) else 1
+    wide = value if "double" in str(value.type) else builder.fpext(value, as_vector(DOUBLE, lanes))
+    total = builder.fadd(load(builder, base, index, DOUBLE, lanes), wide)
+    builder.store(total, builder.bitcast(builder.gep(base, [index]), total.type.as_pointer())).align = 1
+
+
+def to_float(builder: ir.IRBuilder, value: Any, stored: types.Type, target: ir.Type) -> Any:
+    """Convert loaded values of the stored dtype to the floats of the kernel, in registers."""
+    lanes = value.type.count if isinstance(value.type, ir.VectorType) else 1
+    goal = as_vector(target, lanes)
+    if value.type == goal:
+        return value
+    if isinstance(stored, types.Float):
+        narrower = stored.bitwidth > (64 if target == DOUBLE else 32)
+        return builder.fptrunc(value, goal) if narrower or target != DOUBLE else builder.fpext(value, goal)
+    if stored.bitwidth < 32:  # small integers take the signed 32-bit conversion, one instruction on every processor
+        word = as_vector(INT32, lanes)
+        return builder.sitofp(builder.sext(value, word) if stored.signed else builder.zext(value, word), goal)
+    return builder.sitofp(value, goal) if stored.signed else builder.uitofp(value, goal)
+
+
+def fused(builder: ir.IRBuilder, a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c`` with one rounding."""
+    scalar = a.type.element if isinstance(a.type, ir.VectorType) else a.type
+    lanes = f"v{a.type.count}" if isinstance(a.type, ir.VectorType) else ""
+    name = f"llvm.fma.{lanes}{'f64' if scalar == DOUBLE else 'f32'}"
+    function = builder.module.globals.get(name)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(a.type, [a.type] * 3), name)
+    return builder.call(function, [a, b, c])
+
+
+def splat(builder: ir.IRBuilder, value: Any, lanes: int) -> Any:
+    """The scalar `value` in every lane."""
+    if lanes == 1:
+        return value
+    undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
+    one = builder.insert_element(undefined, value, INT32(0))
+    return _shuffle(builder, one, one, [0] * lanes)
+
+
+def prefetch(builder: ir.IRBuilder, base: Any, index: Any) -> None:
+    """Ask for the cache line that holds ``base[index]``, for reading."""
+    address = builder.bitcast(builder.gep(base, [index]), ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [address.type, INT32, INT32, INT32])
+    function = builder.module.globals.get("llvm.prefetch.p0") or ir.Function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [address, INT32(0), INT32(3), INT32(1)])
+
+
+def _shuffle(builder: ir.IRBuilder, a: Any, b: Any, lanes: list[int]) -> Any:
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(INT32, len(lanes)), lanes))
+
+
+def sums_of_lanes(builder: ir.IRBuilder, vectors: list[Any]) -> list[Any]:
+    """The sum over the lanes of each vector, as vectors of at most one register, in the given order.
+
+    Sums of several vectors are folded together (half the lanes of one beside half the lanes of the next), which takes
+    a third of the instructions of summing each alone; a joint of 144 features costs as much again without it.
+    """
+    lanes = vectors[0].type.count
+    results = []
+    for start in range(0, len(vectors), lanes):
+        group = [[k] for k in range(len(vectors[start : start + lanes]))]
+        values = list(vectors[start : start + lanes])
+        segment = lanes
+        while len(values) > 1 or segment > 1:
+            half = segment // 2
+            if len(values) % 2 and len(values) > 1:
+                values.append(zero(values[0].type))
+                group.append([-1] * len(group[0]))
+            first = [block + lane for block in range(0, lanes, segment) for lane in range(half)]
+            if len(values) == 1:
+                low, high = first, [lane + half for lane in first]
+                values = [builder.fadd(_shuffle(builder, values[0], values[0], low + low),
+                                       _shuffle(builder, values[0], values[0], high + high))]
+                group = [group[0] * 2]
+            else:
+                low = first + [lane + lanes for lane in first]
+                high = [lane + half for lane in low]
+                pairs = list(zip(values[::2], values[1::2], strict=True))
+                values = [builder.fadd(_shuffle(builder, a, b, low), _shuffle(builder, a, b, high)) for a, b in pairs]
+                group = [a + b for a, b in zip(group[::2], group[1::2], strict=True)]
+            segment = half
+        count = min(lanes, len(vectors) - start)
+        order = [group[0].index(k) for k in range(count)]
+        results.append(builder.extract_element(values[0], INT32(order[0])) if count == 1
+                       else _shuffle(builder, values[0], values[0], order))
+    return results
+
+
+class Loop:
+    """A counted loop that carries values in registers; `index` and `values` are those of the current pass."""
+
+    def __init__(self, builder: ir.IRBuilder, start: Any, stop: Any, step: int, carried: list[Any]) -> None:
+        self.builder, self.step = builder, step
+        before = builder.block
+        self.head = builder.append_basic_block("loop.head")
+        body = builder.append_basic_block("loop.body")
+        self.end = builder.append_basic_block("loop.end")
+        builder.branch(self.head)
+        builder.position_at_end(self.head)
+        self.index = builder.phi(INT64)
+        self.index.add_incoming(start, before)
+        self.values = [builder.phi(value.type) for value in carried]
+        for phi, value in zip(self.values, carried, strict=True):
+            phi.add_incoming(value, before)
+        inside = builder.icmp_signed("<=", builder.add(self.index, INT64(step)), stop)
+        builder.cbranch(inside, body, self.end)
+        builder.position_at_end(body)
+
+    def close(self, values: list[Any]) -> list[Any]:
+        """End the body with the values for the next pass; returns those that leave the loop."""
+        for phi, value in zip(self.values, values, strict=True):
+            phi.add_incoming(value, self.builder.block)
+        self.index.add_incoming(self.builder.add(self.index, INT64(self.step)), self.builder.block)
+        self.builder.branch(self.head)
+        self.builder.position_at_end(self.end)
+        return self.values

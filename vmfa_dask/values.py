@@ -1,0 +1,208 @@
+"""The values that travel between rooms: frozen, checked when made, their arrays read-only.
+
+Sizes: C components, D features, H factors, C' kept components per row (`truncation`), G neighbours
+(`neighborhood`), n rows of a shard. May import: numpy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float64 = NDArray[np.float64]
+FloatArray = NDArray[np.floating[Any]]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+def _freeze(value: Any, names: tuple[str, ...]) -> None:
+    """Make the named arrays of a frozen dataclass C-contiguous and read-only."""
+    for name in names:
+        array = np.ascontiguousarray(getattr(value, name))
+        if array.flags.writeable:
+            array = array.view()
+            array.flags.writeable = False
+        object.__setattr__(value, name, array)
+
+
+def _expect(owner: str, name: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if found != expected:
+        raise ValueError(f"{owner}: {name} has shape {found}, expected {expected}")
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Parameters of a mixture of factor analyzers, Σ_c π_c N(x; μ_c + offset, Λ_cΛ_cᵀ + diag σ²_c).
+
+    Parameters
+    ----------
+    weights : (C,) float64, mixing proportions π; 0 marks a component that was dropped
+    means : (C, D) float32 or float64, relative to `offset`
+    loadings : (C, H, D) same dtype; each factor's row is contiguous
+    noise_variances : (C, D) same dtype, positive
+    feature_shape : shape of one row as it is stored, e.g. (32, 32, 3); its product is D
+    offset : (D,) float64, subtracted from rows in float64 before anything is narrowed; zero unless the data needs it
+    version : number of M-steps that led here
+
+    Raises
+    ------
+    ValueError
+        When shapes disagree or a parameter is outside its range.
+    """
+
+    weights: Float64
+    means: FloatArray
+    loadings: FloatArray
+    noise_variances: FloatArray
+    feature_shape: tuple[int, ...] = ()
+    offset: Float64 = field(default_factory=lambda: np.zeros(0))
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        if self.means.ndim != 2 or self.loadings.ndim != 3:
+            raise ValueError(
+                f"Mixture: means must be (C, D) and loadings (C, H, D), found {self.means.shape} and {self.loadings.shape}"
+            )
+        c, d = self.means.shape
+        object.__setattr__(self, "feature_shape", tuple(int(n) for n in self.feature_shape) or (d,))
+        if self.offset.size == 0:
+            object.__setattr__(self, "offset", np.zeros(d))
+        _expect("Mixture", "weights", self.weights.shape, (c,))
+        _expect("Mixture", "loadings", self.loadings.shape, (c, self.loadings.shape[1], d))
+        _expect("Mixture", "noise_variances", self.noise_variances.shape, (c, d))
+        _expect("Mixture", "offset", self.offset.shape, (d,))
+        if int(np.prod(self.feature_shape)) != d:
+            raise ValueError(f"Mixture: feature_shape {self.feature_shape} does not hold the {d} features of means")
+        if not np.all(self.noise_variances > 0):
+            raise ValueError("Mixture: noise_variances must be positive")
+        if not (np.all(self.weights >= 0) and np.isclose(self.weights.sum(), 1.0, atol=1e-6)):
+            raise ValueError(f"Mixture: weights must be >= 0 and sum to 1, found a sum of {self.weights.sum()}")
+        dtype = np.result_type(self.means, self.loadings, self.noise_variances)
+        for name in ("means", "loadings", "noise_variances"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype))
+        _freeze(self, ("weights", "means", "loadings", "noise_variances", "offset"))
+
+    @property
+    def n_components(self) -> int:
+        """C."""
+        return int(self.means.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return int(self.means.shape[1])
+
+    @property
+    def n_factors(self) -> int:
+        """H."""
+        return int(self.loadings.shape[1])
+
+
+@dataclass(frozen=True)
+class NeighborGraph:
+    """Sets g_c of components similar to c.
+
+    Parameters
+    ----------
+    neighbors : (C, G) int32, column 0 is the component itself, -1 pads
+    """
+
+    neighbors: Int32
+
+    def __post_init__(self) -> None:
+        neighbors = np.asarray(self.neighbors, np.int32)
+        if neighbors.ndim != 2 or not np.array_equal(neighbors[:, 0], np.arange(len(neighbors))):
+            raise ValueError("NeighborGraph: neighbors must be (C, G) with the component itself in column 0")
+        if neighbors.min() < -1 or neighbors.max() >= len(neighbors):
+            raise ValueError(f"NeighborGraph: entries must lie in -1..{len(neighbors) - 1}")
+        object.__setattr__(self, "neighbors", neighbors)
+        _freeze(self, ("neighbors",))
+
+
+@dataclass(frozen=True)
+class Divergences:
+    """Sparse tallies of a block of components: Σ log p(x|c) − log p(x|c̃) and its number of terms.
+
+    Parameters
+    ----------
+    indptr : (B + 1,) int64; entries of the k-th component are ``indptr[k]:indptr[k + 1]``
+    ids : (K,) int32, c̃, ascending within a component
+    sums : (K,) float64, nats
+    counts : (K,) int64
+    """
+
+    indptr: Int64
+    ids: Int32
+    sums: Float64
+    counts: Int64
+
+    def block(self, start: int, stop: int) -> Divergences:
+        """The tallies of components ``start:stop`` of this block."""
+        low, high = int(self.indptr[start]), int(self.indptr[stop])
+        indptr = self.indptr[start : stop + 1] - low
+        return Divergences(indptr, self.ids[low:high], self.sums[low:high], self.counts[low:high])
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Additive moments of a block of components, centred on the means of one model version.
+
+    Parameters
+    ----------
+    counts : (B,) float64, N_c
+    factor_moments : (B, H + 1, H + 1) float64, E_c
+    moments : (B, H + 2, D) float64, Σ q t², Σ q t, Σ q z_h t with t = x − μ
+    """
+
+    counts: Float64
+    factor_moments: Float64
+    moments: Float64
+
+    def block(self, start: int, stop: int) -> Moments:
+        """The moments of components ``start:stop`` of this block (views)."""
+        return Moments(self.counts[start:stop], self.factor_moments[start:stop], self.moments[start:stop])
+
+
+@dataclass(frozen=True)
+class RowTally:
+    """What the rows of a shard group add up to, besides statistics of components.
+
+    `free_energy` is a sum over rows in nats (larger is better), `seconds` the time per phase.
+    """
+
+    n_rows: int
+    n_joints: int
+    free_energy: float
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __add__(self, other: RowTally) -> RowTally:
+        seconds = {k: self.seconds.get(k, 0.0) + other.seconds.get(k, 0.0) for k in {**self.seconds, **other.seconds}}
+        return RowTally(self.n_rows + other.n_rows, self.n_joints + other.n_joints,
+                        self.free_energy + other.free_energy, seconds)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What one shard group contributes to one block of components; additive, tied to a model version.
+
+    `moments` is absent in warm-up, `divergences` where no search took place.
+    """
+
+    version: int
+    start: int
+    stop: int
+    moments: Moments | None
+    divergences: Divergences | None
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all arrays in bytes."""
+        parts = [part for part in (self.moments, self.divergences) if part is not None]
+        return sum(getattr(part, f.name).nbytes for part in parts for f in fields(part))
+
+    def __sizeof__(self) -> int:
+        # Dask decides about transfers and spilling by this number; a dataclass would count 56 bytes.
+        return self.nbytes + 200
