@@ -1,0 +1,36 @@
+"""Out-of-core, distributed training of very large Gaussian mixtures (mixtures of factor analyzers) on Dask.
+
+>>> from dask.distributed import Client
+>>> from vmfa_dask import fit_distributed
+>>> fit = fit_distributed("images.zarr", n_components=800, n_factors=5, client=Client())  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vmfa_dask.apply.model import MixtureModel
+    from vmfa_dask.em.records import IterationRecord
+    from vmfa_dask.em.seeding import Start
+    from vmfa_dask.em.settings import Settings
+    from vmfa_dask.service.fit import Fit, fit_distributed, fit_local
+    from vmfa_dask.values import Mixture, NeighborGraph
+
+__version__ = "0.1.0"
+__all__ = ["Fit", "IterationRecord", "Mixture", "MixtureModel", "NeighborGraph", "Settings", "Start", "fit_distributed",
+           "fit_local"]
+
+# Names are loaded on first use: `vmfa_dask.em` must import where Dask and Zarr are absent.
+_HOMES = {
+    "Fit": "service.fit", "fit_distributed": "service.fit", "fit_local": "service.fit", "MixtureModel": "apply.model",
+    "Settings": "em.settings", "IterationRecord": "em.records", "Start": "em.seeding", "Mixture": "values",
+    "NeighborGraph": "values",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -33,6 +33,24 @@ def _expect(owner: str, name: str, found: tuple[int, ...], expected: tuple[int, 
         raise ValueError(f"{owner}: {name} has shape {found}, expected {expected}")
 
 
+def check_table(label: str, shape: tuple[int, ...], dtype: Any) -> None:
+    """Refuse arrays that are no table of numbers.
+
+    Raises
+    ------
+    ValueError
+        Naming the array, what was found and what is expected.
+    """
+    if len(shape) < 2:
+        raise ValueError(f"{label}: shape {shape} has no features; expected (rows, features...): "
+                         "use reshape(-1, 1) for one feature or reshape(1, -1) for one row")
+    if min(shape) == 0:
+        raise ValueError(f"{label}: shape {shape} holds no values")
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "iuf" or dtype.itemsize > 8:
+        raise ValueError(f"{label}: dtype {dtype} is not supported; expected an integer or a float of at most 64 bits")
+
+
 @dataclass(frozen=True)
 class Mixture:
     """Parameters of a mixture of factor analyzers, Σ_c π_c N(x; μ_c + offset, Λ_cΛ_cᵀ + diag σ²_c).

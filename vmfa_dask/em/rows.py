@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vmfa_dask.values import Float64, Int64
+from vmfa_dask.values import Float64, Int64, check_table
 
 Rows = NDArray[Any]
 # Converted in registers without loss.
@@ -58,7 +58,7 @@ class ArrayRows:
 
     def __init__(self, array: Any, chunk_rows: int = 1) -> None:
         array = np.asarray(array)
-        check_rows("array", array.shape, array.dtype)
+        check_table("array", array.shape, array.dtype)
         self._rows = np.ascontiguousarray(array.reshape(array.shape[0], -1))
         self.feature_shape = tuple(int(n) for n in array.shape[1:])
         self.n_rows, self.dtype, self.chunk_rows = int(array.shape[0]), array.dtype, chunk_rows
@@ -70,23 +70,6 @@ class ArrayRows:
     def describe(self, row: int) -> str:
         """The row's number."""
         return f"row {row}"
-
-
-def check_rows(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse arrays that are no table of numbers.
-
-    Raises
-    ------
-    ValueError
-        Naming the array, what was found and what is expected.
-    """
-    if len(shape) < 2:
-        raise ValueError(f"{name}: shape {shape} has no features; expected (rows, features...): "
-                         "use reshape(-1, 1) for one feature or reshape(1, -1) for one row")
-    if min(shape) == 0:
-        raise ValueError(f"{name}: shape {shape} holds no values")
-    if dtype.kind not in "iuf" or dtype.itemsize > 8:
-        raise ValueError(f"{name}: dtype {dtype} is not supported; expected an integer or a float of at most 64 bits")
 
 
 def n_features_of(rows: RowSource) -> int:

@@ -1,0 +1,87 @@
+"""The run inside a worker process: what tasks carry to find it, and how it is made there once.
+
+Tasks carry a `RunReference` of some hundred bytes. A driver that shares its process with the workers registers its
+context, so nothing is copied; elsewhere the first task of a run opens the rows by URL and compiles the kernels.
+May import: values, em, store, distributed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from distributed import Worker, get_worker
+
+from vmfa_dask.cluster.warmup import warm_up
+from vmfa_dask.em.context import RunContext
+from vmfa_dask.em.plan import Plan
+from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.threads import Cores
+from vmfa_dask.store.rows import ZarrRows
+from vmfa_dask.store.storage import ZarrStorage
+
+# Runs of this process. A process keeps the few latest: caches of rows and models are large.
+_contexts: dict[str, RunContext] = {}
+_lock = threading.Lock()
+_MOST_CONTEXTS = 4
+
+
+@dataclass(frozen=True)
+class RunReference:
+    """What a task needs to find or make the context of its run."""
+
+    run: str
+    settings: Settings
+    plan: Plan
+    folder: str | None
+    url: str | None
+    array: str | None
+    cache_bytes: int
+    threads: int | None
+
+
+def register(reference: RunReference, context: RunContext) -> None:
+    """Make a context known to the tasks that run in this process."""
+    with _lock:
+        while len(_contexts) >= _MOST_CONTEXTS:
+            del _contexts[next(iter(_contexts))]
+        _contexts[reference.run] = context
+
+
+def forget(run: str) -> None:
+    """Drop a run's context and what it caches."""
+    with _lock:
+        _contexts.pop(run, None)
+
+
+def threads_of_process() -> int:
+    """Dask threads of all workers in this process: the cores that the user gave to them."""
+    workers = [worker for worker in list(Worker._instances) if worker.status.name in ("running", "paused")]
+    return max(1, sum(worker.state.nthreads for worker in workers))
+
+
+def context_of(reference: RunReference) -> RunContext:
+    """The context of a run in this process; made on first use."""
+    with _lock:
+        context = _contexts.get(reference.run)
+    if context is not None:
+        return context
+    if reference.url is None or reference.folder is None:
+        raise RuntimeError(f"run {reference.run} lives in the memory of its driver, and this worker "
+                           f"({get_worker().address}) is another process")
+    rows = ZarrRows(reference.url, reference.array, reference.cache_bytes)
+    cores = Cores(reference.threads or threads_of_process())
+    warm_up(reference.settings, rows.dtype)
+    context = RunContext(rows, reference.settings, reference.plan, ZarrStorage(reference.folder), cores)
+    with _lock:
+        known = _contexts.get(reference.run)
+    if known is None:
+        register(reference, context)
+    return known or context
+
+
+def run_task(reference: RunReference, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run one task of `em.tasks` in this process."""
+    return function(context_of(reference), *arguments)

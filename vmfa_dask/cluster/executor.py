@@ -1,0 +1,83 @@
+"""The Dask executor: the tasks of a run on a `distributed.Client`'s workers. May import: values, em, store, distributed."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from distributed import Client, TimeoutError
+
+from vmfa_dask.cluster.context import RunReference, run_task
+from vmfa_dask.em.plan import Plan
+from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.storage import Storage
+
+logger = logging.getLogger(__name__)
+
+TOPIC = "vmfa-dask"
+
+
+class DaskExecutor:
+    """Submits tasks with keys of their own; nothing is pinned to a worker, and only handles that are needed are held.
+
+    Parameters
+    ----------
+    client : the user's client; it is never closed here
+    reference : the run
+    storage : the run's storage as the driver sees it
+    """
+
+    def __init__(self, client: Client, reference: RunReference, storage: Storage) -> None:
+        self._client, self._reference, self._storage = client, reference, storage
+        self._sequence = itertools.count()
+        self.plan: Plan = reference.plan
+        self.settings: Settings = reference.settings
+
+    def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A future. Its key starts with `name`, which is what the dashboard groups and labels by."""
+        # A key that was used before would silently return the old result, so keys count up and carry the run.
+        key = (f"{name}-{self._reference.run}-{next(self._sequence):06d}", index)
+        return self._client.submit(run_task, self._reference, function, *arguments, key=key, pure=False)
+
+    def results(self, handles: Sequence[Any]) -> list[Any]:
+        """Gather; when a task fails the others of this run are cancelled and its own error is raised."""
+        try:
+            return list(self._client.gather(list(handles)))
+        except BaseException:
+            self._client.cancel(list(handles), force=True)
+            raise
+
+    def discard(self, kind: str, version: int) -> None:
+        """Forget a version in the storage that driver and workers share."""
+        self._storage.discard(kind, version)
+
+
+def wait_for_workers(client: Client, timeout: float) -> dict[str, Any]:
+    """Workers of the cluster; waits for the first one.
+
+    Raises
+    ------
+    TimeoutError
+        When no worker comes within `timeout` seconds.
+    """
+    workers = _workers(client)
+    if not workers:
+        logger.warning("waiting for workers: the cluster has none yet (up to %.0f s)", timeout)
+        try:
+            client.wait_for_workers(1, timeout=timeout)
+        except TimeoutError as error:
+            raise TimeoutError(f"the cluster at {client.scheduler.address} has 0 workers after {timeout:.0f} s; "
+                               "start some, or raise worker_timeout") from error
+        workers = _workers(client)
+    return workers
+
+
+def _workers(client: Client) -> dict[str, Any]:
+    return dict(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def shares_process(client: Client, workers: dict[str, Any]) -> bool:
+    """Whether scheduler and all workers live in this process."""
+    return client.scheduler.address.startswith("inproc") and all(a.startswith("inproc") for a in workers)

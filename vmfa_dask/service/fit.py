@@ -1,0 +1,207 @@
+"""`fit_distributed` and `fit_local`: from data to a fitted model. May import: all rooms below."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import uuid
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from vmfa_dask.apply.model import MixtureModel
+from vmfa_dask.cluster.context import RunReference, forget, register, threads_of_process
+from vmfa_dask.cluster.executor import TOPIC, DaskExecutor, shares_process, wait_for_workers
+from vmfa_dask.cluster.memory import check_memory, smallest_limit
+from vmfa_dask.cluster.warmup import warm_up
+from vmfa_dask.em.algorithm import Training
+from vmfa_dask.em.context import RunContext
+from vmfa_dask.em.executor import Executor, SerialExecutor
+from vmfa_dask.em.plan import make_plan, projected_bytes
+from vmfa_dask.em.records import IterationRecord
+from vmfa_dask.em.rows import ArrayRows, RowSource, n_features_of
+from vmfa_dask.em.seeding import Start
+from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.storage import MemoryStorage, Storage
+from vmfa_dask.em.tasks import load_mixture
+from vmfa_dask.em.threads import Cores, available_cores
+from vmfa_dask.store.rows import ZarrRows
+from vmfa_dask.store.storage import ZarrStorage
+
+logger = logging.getLogger("vmfa_dask")
+
+Progress = Callable[[IterationRecord], None]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit returns.
+
+    Parameters
+    ----------
+    model : the fitted mixture, without components that were dropped
+    history : one record per pass over the rows, the last one an evaluation of the returned parameters
+    converged : whether training ended by its tolerance, not by `max_iter`
+    settings : the numbers of the run
+    """
+
+    model: MixtureModel
+    history: tuple[IterationRecord, ...]
+    converged: bool
+    settings: Settings
+
+    @property
+    def dropped(self) -> dict[int, str]:
+        """Components that are not in the model: number in the run, and why."""
+        return {c: f"no row kept it after iteration {record.iteration}"
+                for record in self.history for c in record.dropped}
+
+
+def fit_distributed(
+    data: Any, *, n_components: int, n_factors: int = 5, client: Any = None, array: str | None = None,
+    start: Start | None = None, n_groups: int | None = None, threads: int | None = None, scratch: str | None = None,
+    worker_timeout: float = 60.0, progress: Progress | None = None, **settings: Any,
+) -> Fit:
+    """Train a mixture of factor analyzers on a Dask cluster.
+
+    Parameters
+    ----------
+    data : path or URL of a Zarr array (N, ...), or a NumPy array; any integer or float dtype. Every axis but the first
+        is flattened, in C order.
+    n_components, n_factors : C and H
+    client : `distributed.Client`; by default the current one
+    array : name of the array when `data` is a Zarr group
+    start : a start given whole (parameters, neighbour graph, kept components) in place of seeding
+    n_groups : partial E-steps per iteration; part of the result's identity (sums are grouped by it), so that a run
+        gives the same bytes on any number of workers. The default suits the size of the data and of the model.
+    threads : threads that compute in each worker process; by default as many as Dask threads it has
+    scratch : folder that driver and workers see, for the versions of the run; by default a temporary one. Not used
+        when the cluster lives in this process.
+    worker_timeout : seconds to wait for a first worker
+    progress : called with the record of each iteration
+    **settings : further numbers of the run, see `Settings`
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    ValueError
+        For settings and data that cannot be trained; the message names argument or chunk, what was found, what is
+        expected. Raised before any task where that is possible.
+    FileNotFoundError
+        When there is no array at `data`.
+    MemoryError
+        When a task would not fit the memory limit of a worker.
+    """
+    from distributed import get_client
+
+    numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
+    rows = open_rows(data, array)
+    numbers.check_against(rows.n_rows, n_features_of(rows))
+    client = client if client is not None else get_client()
+    workers = wait_for_workers(client, worker_timeout)
+    plan = make_plan(rows, numbers, n_groups)
+    cache = check_memory(projected_bytes(rows, numbers, plan), smallest_limit(workers))
+    run, local = uuid.uuid4().hex[:8], shares_process(client, workers)
+    folder = None if local else tempfile.mkdtemp(prefix=f"vmfa-{run}-", dir=scratch)
+    if not local and isinstance(rows, ArrayRows):
+        rows = _spill(rows, os.path.join(str(folder), "rows.zarr"))
+    url, name = (rows.url, rows.name) if isinstance(rows, ZarrRows) else (None, None)
+    reference = RunReference(run, numbers, plan, folder, url, name, cache, threads)
+    storage: Storage = MemoryStorage() if folder is None else ZarrStorage(folder)
+    try:
+        if local:
+            if isinstance(rows, ZarrRows):
+                rows.cache_bytes = cache
+            warm_up(numbers, rows.dtype)
+            register(reference, RunContext(rows, numbers, plan, storage, Cores(threads or threads_of_process())))
+
+        def report(record: IterationRecord) -> None:
+            client.log_event(TOPIC, {"run": run, **record.as_dict()})
+            _report(record, progress)
+
+        return _train(DaskExecutor(client, reference, storage), numbers, start, report)
+    finally:
+        forget(run)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def fit_local(
+    data: Any, *, n_components: int, n_factors: int = 5, array: str | None = None, start: Start | None = None,
+    n_groups: int | None = None, threads: int | None = None, progress: Progress | None = None, **settings: Any,
+) -> Fit:
+    """Train in this process without Dask; parameters as `fit_distributed`, and the same bytes as its result."""
+    numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
+    rows = open_rows(data, array)
+    numbers.check_against(rows.n_rows, n_features_of(rows))
+    warm_up(numbers, rows.dtype)
+    context = RunContext(rows, numbers, make_plan(rows, numbers, n_groups), MemoryStorage(),
+                         Cores(threads or available_cores()))
+    return _train(SerialExecutor(context), numbers, start, lambda record: _report(record, progress))
+
+
+def make_settings(**settings: Any) -> Settings:
+    """Settings from keyword arguments.
+
+    Raises
+    ------
+    TypeError
+        Naming an unknown argument and the known ones.
+    """
+    known = [f.name for f in fields(Settings)]
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise TypeError(f"unknown argument {unknown[0]!r}; the settings of a run are {', '.join(known)}")
+    return Settings(**{name: int(value) if isinstance(value, np.integer) else value for name, value in settings.items()})
+
+
+def open_rows(data: Any, array: str | None = None) -> RowSource:
+    """Rows from a path or URL of a Zarr store, or from a NumPy array.
+
+    Raises
+    ------
+    TypeError, ValueError, FileNotFoundError
+        Naming what was found and what is expected.
+    """
+    if isinstance(data, str | os.PathLike):
+        url = os.fspath(data)
+        return ZarrRows(url if "://" in url else os.path.abspath(url), array)
+    if isinstance(data, np.ndarray):
+        return ArrayRows(data)
+    raise TypeError(f"data: found {type(data).__name__}, expected the path or URL of a Zarr array, or a NumPy array")
+
+
+def _spill(rows: ArrayRows, path: str) -> ZarrRows:
+    """Write rows in memory to a folder that workers in other processes see."""
+    import zarr
+
+    shape = (rows.n_rows, *rows.feature_shape)
+    size = max(1, 2**22 // max(1, n_features_of(rows) * rows.dtype.itemsize))
+    stored = zarr.create_array(path, shape=shape, dtype=rows.dtype, chunks=(size, *shape[1:]), compressors=None)
+    stored[...] = rows.read(0, rows.n_rows).reshape(shape)
+    return ZarrRows(path)
+
+
+def _report(record: IterationRecord, progress: Progress | None) -> None:
+    logger.info("%s", record.line())
+    if progress is not None:
+        progress(record)
+
+
+def _train(executor: Executor, settings: Settings, start: Start | None, report: Progress) -> Fit:
+    training = Training(executor, report)
+    training.run(start)
+    if training.n_distinct_seeds < settings.n_components:
+        warnings.warn(f"only {training.n_distinct_seeds} of n_components={settings.n_components} seeds are distinct rows: "
+                      "the data has fewer distinct rows than components, or nearly so", stacklevel=3)
+    version = training.step.parameters
+    mixture = executor.results([executor.submit("load-model", 0, load_mixture, version)])[0]
+    return Fit(MixtureModel.of(mixture), tuple(training.records), training.converged, settings)
