@@ -15,7 +15,8 @@ from vmfa_dask.kernels.projections import rows_per_tile
 from vmfa_dask.values import Float64, Int32, Mixture
 
 # Σ t²/σ² exceeds the Mahalanobis distance by about tr(ΛᵀD⁻¹Λ). In float32 the difference of the two carries an error
-# of a few 1e-7 of that excess; components where this would pass 1e-5 of D are evaluated in float64.
+# of a few 1e-7 of that excess; where this can pass 1e-5 of D, float64 parameters are kept as well, and the kernel takes
+# them for the rows that need it.
 _LARGEST_EXCESS_PER_FEATURE = 100.0
 
 

@@ -20,6 +20,8 @@ from vmfa_dask.values import Float64, Int32, Int64, Mixture, NeighborGraph
 
 # Chains whose candidates are compared by one matrix product.
 _CHAINS_TOGETHER = 32
+# Part of |a|² + |b|² below which a squared distance from a float32 product has too few digits left.
+_LOST_DIGITS = 1e-4
 # A feature is shifted when its mean exceeds this many standard deviations: then float32 would lose digits of the rows.
 _OFFSET_DEVIATIONS = 64.0
 
@@ -92,7 +94,8 @@ def begin(context: RunContext, surveys: Sequence[Survey]) -> None:
 
 def _first_seed(context: RunContext) -> Float64:
     row = context.storage.read(START, 0, 0)["first_row"]
-    return gather(context.rows, row)[0].astype(np.float64)
+    seed: Float64 = gather(context.rows, row)[0].astype(np.float64)
+    return seed
 
 
 def _distances(context: RunContext, block: Any, center: Float64) -> Float64:
@@ -155,28 +158,29 @@ def run_chains(context: RunContext, parts: Sequence[Candidates], masses: Sequenc
     values = np.concatenate([p.values for p in parts])[order]
     total = float(np.sum(masses))
     mass = np.concatenate([p.distances for p in parts])[order]
-    proposal = (0.5 * mass / total if total > 0 else 0.5 / n_rows) + 0.5 / n_rows
+    share = mass / total if total > 0 else np.full(len(rows), 1.0 / n_rows)
+    proposal = 0.5 * share + 0.5 / n_rows
     accept = np.empty((len(rows), 1))
     random.uniforms(settings.random_state, random.CHAINS, 0, 0, accept)
     seeds, seed_rows = np.empty((c, values.shape[1])), np.empty(c, np.int64)
-    seeds[0] = _first_seed(context) - context.offset()
+    center = values.mean(axis=0) if len(values) else np.zeros(values.shape[1])
+    values -= center
+    seeds[0] = _first_seed(context) - context.offset() - center
     seed_rows[0] = context.storage.read(START, 0, 0)["first_row"][0]
     n_distinct = 1
-    center = values.mean(axis=0) if len(values) else 0.0
-    centred = values - center
-    norms = np.einsum("ij,ij->i", centred, centred)
     for low in range(1, c, _CHAINS_TOGETHER):
         high = min(low + _CHAINS_TOGETHER, c)
         batch = slice((low - 1) * m, (high - 1) * m)
-        nearest = _squared(centred[batch], norms[batch], seeds[:low] - center).min(axis=1)
-        between = _squared(centred[batch], norms[batch], centred[batch])
+        points = values[batch]
+        nearest = squared_distances(points, seeds[:low]).min(axis=1)
+        between = squared_distances(points, points)
         for k in range(low, high):
             chain = range((k - low) * m, (k - low + 1) * m)
             state = _walk(nearest, proposal[batch], accept[batch, 0], chain)
             n_distinct += int(nearest[state] > 0)
-            seeds[k], seed_rows[k] = values[batch][state], rows[batch][state]
+            seeds[k], seed_rows[k] = points[state], rows[batch][state]
             nearest = np.minimum(nearest, between[:, state])
-    return seed_rows, seeds, n_distinct
+    return seed_rows, seeds + center, n_distinct
 
 
 def _walk(nearest: Float64, proposal: Float64, accept: Float64, chain: range) -> int:
@@ -189,18 +193,23 @@ def _walk(nearest: Float64, proposal: Float64, accept: Float64, chain: range) ->
     return state
 
 
-def _squared(points: Float64, norms: Float64, centers: Float64) -> Float64:
-    """Squared distances (points, centers); those within rounding of zero are zero, so that equal rows stay equal."""
-    lengths = np.einsum("ij,ij->i", centers, centers)
-    scale = norms[:, None] + lengths
-    squared = scale - 2.0 * (points @ centers.T)
-    return np.where(squared > 1e-12 * scale, squared, 0.0)
+def squared_distances(points: Float64, centers: Float64) -> Float64:
+    """Squared distances (points, centers) by one float32 matrix product.
+
+    Where the difference has lost its digits it is formed again directly: equal rows are at distance zero.
+    """
+    scale = np.einsum("ij,ij->i", points, points)[:, None] + np.einsum("ij,ij->i", centers, centers)
+    squared = scale - 2.0 * (points.astype(np.float32) @ centers.T.astype(np.float32))
+    for i, j in np.argwhere(squared <= _LOST_DIGITS * scale):
+        squared[i, j] = np.sum((points[i] - centers[j]) ** 2)
+    return squared
 
 
 def uniform_seeds(context: RunContext) -> Int64:
     """C distinct row numbers, uniformly drawn, ascending draws of one hash stream."""
     settings, n = context.settings, context.plan.n_rows
-    numbers, chosen, draw = np.empty((settings.n_components * 2 + 64, 1)), {}, 0
+    chosen: dict[int, None] = {}
+    numbers, draw = np.empty((settings.n_components * 2 + 64, 1)), 0
     while len(chosen) < settings.n_components:
         random.uniforms(settings.random_state, random.SEED_ROWS, 2, draw, numbers)
         for value in np.minimum((numbers[:, 0] * n).astype(np.int64), n - 1).tolist():

@@ -103,7 +103,7 @@ def component_moments(rows: Any, members: Any, indptr: Any, responsibilities: An
             if precise_slot[c] < 0:
                 project_rows(rows, ids, packed[c], TILE_FEATURES, factors, tile, sums)
             else:
-                project_rows(rows, ids, packed_precise[precise_slot[c]], TILE_FEATURES, factors, (0,), sums)
+                project_rows(rows, ids, packed_precise[precise_slot[c]], TILE_FEATURES, factors, tile, sums)
         for i in range(n):
             q = responsibilities[indptr[c] + i]
             z = sums[i]

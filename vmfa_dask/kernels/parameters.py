@@ -82,6 +82,19 @@ def factorize(loadings: Any, noise_variances: Any, weights: Any, first: Any, las
         out_log_norms[c] = log_weight - 0.5 * (n_features * np.log(2.0 * np.pi) + log_determinant)
 
 
+@inline
+def _combine(matrix: Any, sources: Any, out_rows: Any) -> None:
+    """``out_rows = matrix @ sources`` for a small square matrix; one pass per term keeps the loop over features simple."""
+    for h in range(matrix.shape[0]):
+        for d in range(sources.shape[1]):
+            out_rows[h, d] = matrix[h, 0] * sources[0, d]
+        for j in range(1, matrix.shape[1]):
+            factor = matrix[h, j]
+            if factor != 0.0:
+                for d in range(sources.shape[1]):
+                    out_rows[h, d] += factor * sources[j, d]
+
+
 @kernel
 def pack(means: Any, loadings: Any, noise_variances: Any, cholesky: Any, which: Any, first: Any, last: Any,
          out_packed: Any) -> None:
@@ -90,27 +103,26 @@ def pack(means: Any, loadings: Any, noise_variances: Any, cholesky: Any, which: 
     out_packed (len(which), blocks, H + 2, lanes); features beyond D are zero. W = R⁻¹ΛᵀD⁻¹ is formed in float64.
     """
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
-    lanes = out_packed.shape[3]
-    column = np.empty(n_factors)
+    n_blocks, lanes = out_packed.shape[1], out_packed.shape[3]
+    flat = np.zeros((n_factors + 2, n_blocks * lanes))
+    scaled = np.empty((n_factors, n_features))
     inverse = np.empty((n_factors, n_factors))
     for k in range(first, last):
         c = which[k]
-        _inverse_of_lower(cholesky[c], inverse)
         for d in range(n_features):
-            block, lane = d // lanes, d % lanes
-            precision = 1.0 / np.float64(noise_variances[c, d])
-            out_packed[k, block, 0, lane] = means[c, d]
-            out_packed[k, block, 1, lane] = precision
+            flat[0, d] = means[c, d]
+            flat[1, d] = 1.0 / np.float64(noise_variances[c, d])
+        if n_factors > 0:
+            _inverse_of_lower(cholesky[c], inverse)
             for h in range(n_factors):
-                column[h] = np.float64(loadings[c, h, d]) * precision
-            for h in range(n_factors):
-                value = 0.0
-                for j in range(h + 1):
-                    value += inverse[h, j] * column[j]
-                out_packed[k, block, 2 + h, lane] = value
-        for d in range(n_features, out_packed.shape[1] * lanes):
+                for d in range(n_features):
+                    scaled[h, d] = loadings[c, h, d] * flat[1, d]
+            _combine(inverse, scaled, flat[2:])
+        target = out_packed[k]
+        for block in range(n_blocks):
             for h in range(n_factors + 2):
-                out_packed[k, d // lanes, h, d % lanes] = 0.0
+                for lane in range(lanes):
+                    target[block, h, lane] = flat[h, block * lanes + lane]
 
 
 @kernel
@@ -143,7 +155,8 @@ def maximize(counts: Any, factor_moments: Any, moments: Any, means: Any, loading
     out_means, out_loadings, out_noise_variances : (B, D), (B, H, D), (B, D)
     """
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
-    solution = np.empty(n_factors + 1)
+    solution = np.empty((n_factors + 1, n_features))
+    explained = np.empty(n_features)
     lower = np.empty((n_factors + 1, n_factors + 1))
     half = np.empty((n_factors + 1, n_factors + 1))
     inverse = np.empty((n_factors + 1, n_factors + 1))
@@ -159,16 +172,20 @@ def maximize(counts: Any, factor_moments: Any, moments: Any, means: Any, loading
                 inverse[h, j] = 0.0
                 for k in range(max(h, j), n_factors + 1):
                     inverse[h, j] += half[k, h] * half[k, j]
+        # moments[c, 1:] is Σ q t, Σ q z_1 t, … while ẑ = (z, 1): roll the inverse to that order.
+        for h in range(n_factors + 1):
+            lower[(h + 1) % (n_factors + 1)] = inverse[h]
+        for h in range(n_factors + 1):
+            for j in range(n_factors + 1):
+                inverse[h, (j + 1) % (n_factors + 1)] = lower[h, j]
+        _combine(inverse, moments[c, 1:], solution)
+        explained[:] = 0.0
+        for h in range(n_factors + 1):
+            for d in range(n_features):
+                explained[d] += moments[c, 1 + h, d] * solution[h, d]
         for d in range(n_features):
-            explained = 0.0
-            for h in range(n_factors + 1):
-                value = inverse[h, n_factors] * moments[c, 1, d]
-                for j in range(n_factors):
-                    value += inverse[h, j] * moments[c, 2 + j, d]
-                solution[h] = value
-            for h in range(n_factors):
-                out_loadings[c, h, d] = solution[h]
-                explained += moments[c, 2 + h, d] * solution[h]
-            explained += moments[c, 1, d] * solution[n_factors]
-            out_means[c, d] = means[c, d] + solution[n_factors]
-            out_noise_variances[c, d] = max((moments[c, 0, d] - explained) / counts[c], floor)
+            out_means[c, d] = means[c, d] + solution[0, d]
+            out_noise_variances[c, d] = max((moments[c, 0, d] - explained[d]) / counts[c], floor)
+        for h in range(n_factors):
+            for d in range(n_features):
+                out_loadings[c, h, d] = solution[h + 1, d]

@@ -1,0 +1,43 @@
+"""``python -m benchmarks [kernels] [startup] [others] [fit] [--images FOLDER] [--quick]``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from benchmarks import fits, images, kernels, others, startup
+from benchmarks.machine import describe
+from benchmarks.report import Report
+
+SECTIONS = ("kernels", "startup", "others", "fit")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the chosen sections; the exit code is 1 when a bound was missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("sections", nargs="*", help=f"any of {', '.join(SECTIONS)}; all by default")
+    parser.add_argument("--images", help="folder with train-*.tar and test-*.tar of CIFAR-10; without it patches of the "
+                        "photographs inside scikit-image are used, and the bounds known for CIFAR-10 are left out")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: whether everything runs, not how fast")
+    options = parser.parse_args(arguments)
+    unknown = set(options.sections) - set(SECTIONS)
+    if unknown:
+        parser.error(f"unknown section {sorted(unknown)[0]!r}; expected any of {', '.join(SECTIONS)}")
+    sections, report = options.sections or SECTIONS, Report()
+    print(describe())
+    if "kernels" in sections:
+        kernels.run(report, options.quick)
+    if "startup" in sections:
+        startup.run(report)
+    if "others" in sections:
+        others.run(options.quick)
+    if "fit" in sections:
+        with fits.temporary_folder() as folder:
+            made = images.prepare(folder, options.images, 3000 if options.quick else 50_000)
+            fits.run(report, made, 30 if options.quick else 800)
+    print("\n" + report.summary())
+    return 0 if options.quick or all(ok for *_, ok in report.checks) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""A whole fit on images: in memory and serial, through Zarr and Dask in this process, on two worker processes."""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from benchmarks.machine import describe
+from benchmarks.report import Report
+from vmfa_dask import Fit, fit_distributed, fit_local
+from vmfa_dask.em.plan import make_plan, projected_bytes
+from vmfa_dask.em.rows import ArrayRows
+
+_MEMORY_LIMIT = "4GiB"
+
+
+@dataclass(frozen=True)
+class Images:
+    """Training and test rows as Zarr stores; whether they are CIFAR-10, for which bounds are known."""
+
+    train: str
+    test: str
+    is_cifar: bool
+
+
+@contextmanager
+def client(processes: int) -> Iterator[Any]:
+    """A LocalCluster: in this process with two threads for 0, else one-thread worker processes."""
+    from dask.distributed import Client, LocalCluster
+
+    layout = {"n_workers": processes, "threads_per_worker": 1} if processes else {
+        "n_workers": 1, "threads_per_worker": 2, "processes": False}
+    with (LocalCluster(dashboard_address=None, memory_limit=_MEMORY_LIMIT, **layout) as cluster,
+          Client(cluster) as connected):
+        yield connected
+
+
+def peak_bytes() -> int:
+    """Highest resident memory of this process since it began (`VmHWM`)."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def timed(name: str, function: Any) -> tuple[Fit, float]:
+    """Run a fit, print its time per phase."""
+    begin = time.perf_counter()
+    fit = function()
+    seconds = time.perf_counter() - begin
+    phases: Counter[str] = Counter()
+    for record in fit.history:
+        phases.update(record.seconds_per_phase)
+    passes = sum(record.seconds for record in fit.history)
+    parts = ", ".join(f"{name} {value:.1f}" for name, value in phases.most_common())
+    print(f"  {name}: {seconds:.1f} s ({seconds - passes:.1f} s before the first pass); by phase: {parts}", flush=True)
+    return fit, seconds
+
+
+def same_bytes(a: Fit, b: Fit) -> bool:
+    """Whether two fits have the same parameters, bit for bit."""
+    names = ("weights", "means", "loadings", "noise_variances")
+    return all(getattr(a.model, name).tobytes() == getattr(b.model, name).tobytes() for name in names)
+
+
+def run(report: Report, images: Images, n_components: int = 800) -> None:
+    """Fit three times and compare."""
+    x = np.asarray(zarr.open_array(images.train, mode="r")[:])
+    numbers: dict[str, Any] = {"n_components": n_components, "n_factors": 5}
+    print(f"fit of {x.shape} {x.dtype}, {numbers} on {describe()}")
+    fit_local(x[:2000], n_components=8, n_factors=5, max_iter=1, max_warmup_iter=1)  # warm kernels
+    serial, seconds = timed("serial, in memory", lambda: fit_local(x, threads=2, **numbers))
+    with client(0) as connected:
+        inproc, inproc_seconds = timed("Zarr and Dask, in process", lambda: fit_distributed(
+            images.train, client=connected, **numbers))
+    with client(2) as connected:
+        connected.run(warm_worker, dict(numbers), x.dtype.str)
+        two, two_seconds = timed("Zarr and Dask, two worker processes", lambda: fit_distributed(
+            images.train, client=connected, **numbers))
+        peaks = connected.run(peak_bytes)
+    settings = serial.settings
+    rows = ArrayRows(x)
+    projection = sum(projected_bytes(rows, settings, make_plan(rows, settings)).values())
+    cache = x.nbytes
+    report.check("in-process Zarr + Dask over serial", inproc_seconds / seconds, high=1.1)
+    report.check("two worker processes over serial", two_seconds / seconds, high=1.35)
+    report.check("equal bytes in all three", float(same_bytes(serial, inproc) and same_bytes(serial, two)), low=1)
+    report.check("peak memory of a worker over its projection", max(peaks.values()) / (projection + cache), high=1.2)
+    _check_course(report, serial, seconds, images)
+
+
+def _check_course(report: Report, fit: Fit, seconds: float, images: Images) -> None:
+    joints = sum(record.n_joints for record in fit.history)
+    warmup = sum(record.phase == "warm-up" for record in fit.history)
+    total = sum(record.phase != "final" for record in fit.history)
+    spent = sum(record.seconds_per_phase.get("log_joints", 0.0) for record in fit.history)
+    nll = -fit.model.score(np.asarray(zarr.open_array(images.test, mode="r")[:]))
+    print(f"  {warmup} warm-up and {total} iterations in all, {joints / 1e6:.1f} million joints, test NLL {nll:.2f}")
+    report.check("share of the fit outside log-joints", 1 - spent / seconds, high=0.4)
+    if images.is_cifar:
+        report.check("warm-up iterations", warmup, low=5, high=12)
+        report.check("iterations in all", total, low=33, high=48)
+        report.check("million joints", joints / 1e6, low=58, high=76)
+        report.check("exact NLL on the test set", nll, high=15225)
+        report.check("seconds of the fit, seeding and reading included", seconds, high=269 / 10)
+
+
+def warm_worker(numbers: dict[str, Any], dtype: str) -> float:
+    """Load the kernels in a worker before its fit is timed."""
+    from vmfa_dask.cluster.warmup import warm_up
+    from vmfa_dask.em.settings import Settings
+
+    return warm_up(Settings(**numbers), np.dtype(dtype))
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for stores that a benchmark makes."""
+    return tempfile.TemporaryDirectory(prefix="vmfa-bench-")

@@ -1,0 +1,83 @@
+"""Log-joint and moments kernels as fractions of sgemm's rate."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.machine import Sgemm, ratio_to_sgemm
+from benchmarks.report import Report
+from vmfa_dask.em.plan import TILE_BYTES
+from vmfa_dask.em.precision import derive
+from vmfa_dask.em.threads import Cores, available_cores
+from vmfa_dask.kernels.log_joints import log_joints
+from vmfa_dask.kernels.moments import component_moments
+from vmfa_dask.values import Mixture
+
+WIDTHS, FACTORS, DTYPES = (64, 144, 768, 3072), (0, 5, 10), ("uint8", "float32", "float64")
+BOUNDS = {("uint8", 3072, 5): 0.85, ("float32", 3072, 5): 0.5, ("float32", 144, 5): 0.4}
+_ROWS_PER_COMPONENT = 150
+_CANDIDATES = 34
+
+
+class Case:
+    """Rows of one dtype, a mixture, and rows grouped by component as in an E-step: 34 candidates a row."""
+
+    def __init__(self, dtype: str, n_features: int, n_factors: int, cores: Cores) -> None:
+        rng = np.random.default_rng(1)
+        n = int(np.clip(TILE_BYTES // (n_features * min(np.dtype(dtype).itemsize, 4)), 256, 8192))
+        # The run narrows float64 rows once per block; kernels in float32 never see them.
+        stored = "float32" if dtype == "float64" else dtype
+        self.rows = rng.integers(0, 256, (n, n_features)).astype(stored)
+        c = max(8, n * _CANDIDATES // _ROWS_PER_COMPONENT)
+        self.mixture = Mixture(np.full(c, 1 / c), rng.uniform(0, 255, (c, n_features)).astype(np.float32),
+                               rng.normal(0, 9, (c, n_factors, n_features)).astype(np.float32),
+                               rng.uniform(90, 400, (c, n_features)).astype(np.float32))
+        if dtype == "float64":
+            self.rows = self.rows.astype(np.float64)
+        self.cores, self.precision = cores, derive(self.mixture, cores)
+        members = [np.sort(rng.choice(n, min(n, _ROWS_PER_COMPONENT), replace=False)) for _ in range(c)]
+        self.members = np.concatenate(members).astype(np.int32)
+        self.indptr = np.concatenate([[0], np.cumsum([len(m) for m in members])])
+        self.joints, self.responsibilities = np.empty(len(self.members)), np.full(len(self.members), 0.5)
+
+    def log_joints(self) -> None:
+        """All log-joints of the case once."""
+        p = self.precision
+        self.cores.run(lambda a, b: log_joints(self.rows, self.members, self.indptr, a, b, p.packed, p.log_norms,
+                                               p.precise_slot, p.packed_precise, p.factors, p.tile, self.joints),
+                       self.cores.split_by_work(self.indptr))
+
+    def prepare_moments(self) -> None:
+        """Accumulators for `moments`."""
+        c, h, d = self.mixture.n_components, self.mixture.n_factors, self.mixture.n_features
+        self.totals = np.zeros(c), np.zeros((c, h + 1, h + 1)), np.zeros((c, h + 2, d))
+
+    def moments(self) -> None:
+        """Moments of all rows grouped to components, once."""
+        p = self.precision
+        self.cores.run(
+            lambda a, b: component_moments(self.rows, self.members, self.indptr, self.responsibilities, a, b, p.packed,
+                                           p.precise_slot, p.packed_precise, p.cholesky, self.mixture.means, p.factors,
+                                           p.tile, *self.totals),
+            self.cores.split_by_work(self.indptr))
+
+
+def run(report: Report, quick: bool = False) -> None:
+    """Print the table; count (2H + 4)·D FLOP a joint and (4H + 9)·D a row of moments, its projection included."""
+    cores, sgemm = Cores(available_cores()), Sgemm(512 if quick else 1536)
+    print(f"kernels, {cores.n_threads} threads; sgemm {sgemm.rate() / 1e9:.0f} GFLOP/s")
+    print("  rows      D      H   log-joints/s   GFLOP/s   of sgemm   moments: of sgemm")
+    rounds = 1 if quick else 5
+    for dtype in DTYPES[:1] if quick else DTYPES:
+        for d in WIDTHS[:1] if quick else WIDTHS:
+            for h in FACTORS[:2] if quick else FACTORS:
+                case = Case(dtype, d, h, cores)
+                case.log_joints()
+                case.prepare_moments()
+                n = len(case.members)
+                rate, ratio = ratio_to_sgemm(sgemm, case.log_joints, n * (2 * h + 4) * d, rounds)
+                _, moments = ratio_to_sgemm(sgemm, case.moments, n * (4 * h + 9) * d, rounds)
+                print(f"  {dtype:8s} {d:5d} {h:4d}   {rate / ((2 * h + 4) * d) / 1e6:9.2f} M   {rate / 1e9:7.1f}   "
+                      f"{ratio:8.2f}   {moments:8.2f}", flush=True)
+                if (dtype, d, h) in BOUNDS:
+                    report.check(f"log-joints {dtype} D={d} H={h} of sgemm", ratio, low=BOUNDS[dtype, d, h])
