@@ -16,8 +16,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the chosen sections; the exit code is 1 when a bound was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("sections", nargs="*", help=f"any of {', '.join(SECTIONS)}; all by default")
-    parser.add_argument("--images", help="folder with train-*.tar and test-*.tar of CIFAR-10; without it patches of the "
-                        "photographs inside scikit-image are used, and the bounds known for CIFAR-10 are left out")
+    parser.add_argument(
+        "--images",
+        help="folder with train-*.tar and test-*.tar of CIFAR-10; without it patches of the "
+        "photographs inside scikit-image are used, and the bounds known for CIFAR-10 are left out",
+    )
     parser.add_argument("--quick", action="store_true", help="tiny sizes: whether everything runs, not how fast")
     options = parser.parse_args(arguments)
     unknown = set(options.sections) - set(SECTIONS)

@@ -38,10 +38,15 @@ def client(processes: int) -> Iterator[Any]:
     """A LocalCluster: in this process with two threads for 0, else one-thread worker processes."""
     from dask.distributed import Client, LocalCluster
 
-    layout = {"n_workers": processes, "threads_per_worker": 1} if processes else {
-        "n_workers": 1, "threads_per_worker": 2, "processes": False}
-    with (LocalCluster(dashboard_address=None, memory_limit=_MEMORY_LIMIT, **layout) as cluster,
-          Client(cluster) as connected):
+    layout = (
+        {"n_workers": processes, "threads_per_worker": 1}
+        if processes
+        else {"n_workers": 1, "threads_per_worker": 2, "processes": False}
+    )
+    with (
+        LocalCluster(dashboard_address=None, memory_limit=_MEMORY_LIMIT, **layout) as cluster,
+        Client(cluster) as connected,
+    ):
         yield connected
 
 
@@ -82,12 +87,14 @@ def run(report: Report, images: Images, n_components: int = 800) -> None:
     fit_local(x[:2000], n_components=8, n_factors=5, max_iter=1, max_warmup_iter=1)  # warm kernels
     serial, seconds = timed("serial, in memory", lambda: fit_local(x, threads=2, **numbers))
     with client(0) as connected:
-        inproc, inproc_seconds = timed("Zarr and Dask, in process", lambda: fit_distributed(
-            images.train, client=connected, **numbers))
+        inproc, inproc_seconds = timed(
+            "Zarr and Dask, in process", lambda: fit_distributed(images.train, client=connected, **numbers)
+        )
     with client(2) as connected:
         connected.run(warm_worker, dict(numbers), x.dtype.str)
-        two, two_seconds = timed("Zarr and Dask, two worker processes", lambda: fit_distributed(
-            images.train, client=connected, **numbers))
+        two, two_seconds = timed(
+            "Zarr and Dask, two worker processes", lambda: fit_distributed(images.train, client=connected, **numbers)
+        )
         peaks = connected.run(peak_bytes)
     settings = serial.settings
     rows = ArrayRows(x)

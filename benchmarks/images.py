@@ -30,8 +30,9 @@ def prepare(folder: str, source: str | None, n_patches: int = 50_000) -> Images:
         return Images(train, test, is_cifar=True)
     patches = photograph_patches(n_patches + n_patches // 5)
     for target, part in ((train, patches[:n_patches]), (test, patches[n_patches:])):
-        stored = zarr.create_array(target, shape=part.shape, dtype=part.dtype, chunks=(1365, *part.shape[1:]),
-                                   compressors=None)
+        stored = zarr.create_array(
+            target, shape=part.shape, dtype=part.dtype, chunks=(1365, *part.shape[1:]), compressors=None
+        )
         stored[...] = part
     return Images(train, test, is_cifar=False)
 
@@ -42,7 +43,9 @@ def photograph_patches(n: int, size: int = 32) -> np.ndarray:
     from PIL import Image
 
     folder = Path(skimage.__file__).parent / "data"
-    pictures = [np.asarray(Image.open(folder / name).convert("RGB")) for name in _PHOTOGRAPHS if (folder / name).exists()]
+    pictures = [
+        np.asarray(Image.open(folder / name).convert("RGB")) for name in _PHOTOGRAPHS if (folder / name).exists()
+    ]
     if not pictures:
         raise FileNotFoundError(f"scikit-image ships none of {_PHOTOGRAPHS}")
     rng = np.random.default_rng(0)

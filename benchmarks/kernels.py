@@ -29,9 +29,12 @@ class Case:
         stored = "float32" if dtype == "float64" else dtype
         self.rows = rng.integers(0, 256, (n, n_features)).astype(stored)
         c = max(8, n * _CANDIDATES // _ROWS_PER_COMPONENT)
-        self.mixture = Mixture(np.full(c, 1 / c), rng.uniform(0, 255, (c, n_features)).astype(np.float32),
-                               rng.normal(0, 9, (c, n_factors, n_features)).astype(np.float32),
-                               rng.uniform(90, 400, (c, n_features)).astype(np.float32))
+        self.mixture = Mixture(
+            np.full(c, 1 / c),
+            rng.uniform(0, 255, (c, n_features)).astype(np.float32),
+            rng.normal(0, 9, (c, n_factors, n_features)).astype(np.float32),
+            rng.uniform(90, 400, (c, n_features)).astype(np.float32),
+        )
         if dtype == "float64":
             self.rows = self.rows.astype(np.float64)
         self.cores, self.precision = cores, derive(self.mixture, cores)
@@ -43,9 +46,23 @@ class Case:
     def log_joints(self) -> None:
         """All log-joints of the case once."""
         p = self.precision
-        self.cores.run(lambda a, b: log_joints(self.rows, self.members, self.indptr, a, b, p.packed, p.log_norms,
-                                               p.precise_slot, p.packed_precise, p.factors, p.tile, self.joints),
-                       self.cores.split_by_work(self.indptr))
+        self.cores.run(
+            lambda a, b: log_joints(
+                self.rows,
+                self.members,
+                self.indptr,
+                a,
+                b,
+                p.packed,
+                p.log_norms,
+                p.precise_slot,
+                p.packed_precise,
+                p.factors,
+                p.tile,
+                self.joints,
+            ),
+            self.cores.split_by_work(self.indptr),
+        )
 
     def prepare_moments(self) -> None:
         """Accumulators for `moments`."""
@@ -56,10 +73,24 @@ class Case:
         """Moments of all rows grouped to components, once."""
         p = self.precision
         self.cores.run(
-            lambda a, b: component_moments(self.rows, self.members, self.indptr, self.responsibilities, a, b, p.packed,
-                                           p.precise_slot, p.packed_precise, p.cholesky, self.mixture.means, p.factors,
-                                           p.tile, *self.totals),
-            self.cores.split_by_work(self.indptr))
+            lambda a, b: component_moments(
+                self.rows,
+                self.members,
+                self.indptr,
+                self.responsibilities,
+                a,
+                b,
+                p.packed,
+                p.precise_slot,
+                p.packed_precise,
+                p.cholesky,
+                self.mixture.means,
+                p.factors,
+                p.tile,
+                *self.totals,
+            ),
+            self.cores.split_by_work(self.indptr),
+        )
 
 
 def run(report: Report, quick: bool = False) -> None:
@@ -77,7 +108,10 @@ def run(report: Report, quick: bool = False) -> None:
                 n = len(case.members)
                 rate, ratio = ratio_to_sgemm(sgemm, case.log_joints, n * (2 * h + 4) * d, rounds)
                 _, moments = ratio_to_sgemm(sgemm, case.moments, n * (4 * h + 9) * d, rounds)
-                print(f"  {dtype:8s} {d:5d} {h:4d}   {rate / ((2 * h + 4) * d) / 1e6:9.2f} M   {rate / 1e9:7.1f}   "
-                      f"{ratio:8.2f}   {moments:8.2f}", flush=True)
+                print(
+                    f"  {dtype:8s} {d:5d} {h:4d}   {rate / ((2 * h + 4) * d) / 1e6:9.2f} M   {rate / 1e9:7.1f}   "
+                    f"{ratio:8.2f}   {moments:8.2f}",
+                    flush=True,
+                )
                 if (dtype, d, h) in BOUNDS:
                     report.check(f"log-joints {dtype} D={d} H={h} of sgemm", ratio, low=BOUNDS[dtype, d, h])

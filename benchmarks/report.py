@@ -14,13 +14,17 @@ class Report:
     def check(self, name: str, value: float, low: float | None = None, high: float | None = None) -> None:
         """Record a value with the bounds that it shall keep."""
         ok = (low is None or value >= low) and (high is None or value <= high)
-        bound = " and ".join(([f">= {low:g}"] if low is not None else []) + ([f"<= {high:g}"] if high is not None else []))
+        bound = " and ".join(
+            ([f">= {low:g}"] if low is not None else []) + ([f"<= {high:g}"] if high is not None else [])
+        )
         self.checks.append((name, value, bound, ok))
         print(f"    {'holds' if ok else 'MISSED':6s}  {name}: {value:.6g} ({bound})", flush=True)
 
     def summary(self) -> str:
         """All checks as a table."""
         width = max((len(name) for name, *_ in self.checks), default=0)
-        lines = [f"{name:{width}s}  {value:12.6g}  {bound:20s}  {'holds' if ok else 'MISSED'}"
-                 for name, value, bound, ok in self.checks]
+        lines = [
+            f"{name:{width}s}  {value:12.6g}  {bound:20s}  {'holds' if ok else 'MISSED'}"
+            for name, value, bound, ok in self.checks
+        ]
         return "\n".join(lines)

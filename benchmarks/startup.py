@@ -25,8 +25,19 @@ def run(report: Report) -> None:
     """Start twice in new processes that share a cache of their own."""
     with tempfile.TemporaryDirectory(prefix="vmfa-cache-") as cache:
         environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
-        seconds = [float(subprocess.run([sys.executable, "-c", _SCRIPT], env=environment, check=True, timeout=300,
-                                        capture_output=True, text=True).stdout.split()[-1]) for _ in range(2)]
+        seconds = [
+            float(
+                subprocess.run(
+                    [sys.executable, "-c", _SCRIPT],
+                    env=environment,
+                    check=True,
+                    timeout=300,
+                    capture_output=True,
+                    text=True,
+                ).stdout.split()[-1]
+            )
+            for _ in range(2)
+        ]
     print("start to first iteration (uint8 rows, H=5; imports not counted)")
     report.check("cold start, seconds", seconds[0], high=45)
     report.check("warm start, seconds", seconds[1], high=3)

@@ -19,13 +19,28 @@ if TYPE_CHECKING:
     from vmfa_dask.values import Mixture, NeighborGraph
 
 __version__ = "0.1.0"
-__all__ = ["Fit", "IterationRecord", "Mixture", "MixtureModel", "NeighborGraph", "Settings", "Start", "fit_distributed",
-           "fit_local"]
+__all__ = [
+    "Fit",
+    "IterationRecord",
+    "Mixture",
+    "MixtureModel",
+    "NeighborGraph",
+    "Settings",
+    "Start",
+    "fit_distributed",
+    "fit_local",
+]
 
 # Names are loaded on first use: `vmfa_dask.em` must import where Dask and Zarr are absent.
 _HOMES = {
-    "Fit": "service.fit", "fit_distributed": "service.fit", "fit_local": "service.fit", "MixtureModel": "apply.model",
-    "Settings": "em.settings", "IterationRecord": "em.records", "Start": "em.seeding", "Mixture": "values",
+    "Fit": "service.fit",
+    "fit_distributed": "service.fit",
+    "fit_local": "service.fit",
+    "MixtureModel": "apply.model",
+    "Settings": "em.settings",
+    "IterationRecord": "em.records",
+    "Start": "em.seeding",
+    "Mixture": "values",
     "NeighborGraph": "values",
 }
 

@@ -42,8 +42,10 @@ def check_table(label: str, shape: tuple[int, ...], dtype: Any) -> None:
         Naming the array, what was found and what is expected.
     """
     if len(shape) < 2:
-        raise ValueError(f"{label}: shape {shape} has no features; expected (rows, features...): "
-                         "use reshape(-1, 1) for one feature or reshape(1, -1) for one row")
+        raise ValueError(
+            f"{label}: shape {shape} has no features; expected (rows, features...): "
+            "use reshape(-1, 1) for one feature or reshape(1, -1) for one row"
+        )
     if min(shape) == 0:
         raise ValueError(f"{label}: shape {shape} holds no values")
     dtype = np.dtype(dtype)
@@ -82,7 +84,8 @@ class Mixture:
     def __post_init__(self) -> None:
         if self.means.ndim != 2 or self.loadings.ndim != 3:
             raise ValueError(
-                f"Mixture: means must be (C, D) and loadings (C, H, D), found {self.means.shape} and {self.loadings.shape}"
+                f"Mixture: means must be (C, D), found {self.means.shape}, "
+                f"and loadings (C, H, D), found {self.loadings.shape}"
             )
         c, d = self.means.shape
         object.__setattr__(self, "feature_shape", tuple(int(n) for n in self.feature_shape) or (d,))
@@ -198,8 +201,9 @@ class RowTally:
 
     def __add__(self, other: RowTally) -> RowTally:
         seconds = {k: self.seconds.get(k, 0.0) + other.seconds.get(k, 0.0) for k in {**self.seconds, **other.seconds}}
-        return RowTally(self.n_rows + other.n_rows, self.n_joints + other.n_joints,
-                        self.free_energy + other.free_energy, seconds)
+        return RowTally(
+            self.n_rows + other.n_rows, self.n_joints + other.n_joints, self.free_energy + other.free_energy, seconds
+        )
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,10 @@ def as_rows(mixture: Mixture, x: Any) -> Rows:
     """
     rows = np.asarray(x)
     if rows.ndim < 2:
-        raise ValueError(f"x: shape {rows.shape} has no feature axis; expected (n, {mixture.n_features}) or "
-                         f"(n, {', '.join(map(str, mixture.feature_shape))}); use reshape(1, -1) for one row")
+        raise ValueError(
+            f"x: shape {rows.shape} has no feature axis; expected (n, {mixture.n_features}) or "
+            f"(n, {', '.join(map(str, mixture.feature_shape))}); use reshape(1, -1) for one row"
+        )
     width = int(np.prod(rows.shape[1:]))
     if width != mixture.n_features:
         raise ValueError(f"x: rows have {width} features, the model has {mixture.n_features}")
@@ -58,9 +60,21 @@ class Evaluator:
             joints = np.empty(c * n)
             self.cores.run(
                 lambda a, b, block=block, members=members, indptr=indptr, joints=joints: log_joints(
-                    block, members, indptr, a, b, p.packed, p.log_norms, p.precise_slot, p.packed_precise, p.factors,
-                    p.tile, joints),
-                self.cores.split(c))
+                    block,
+                    members,
+                    indptr,
+                    a,
+                    b,
+                    p.packed,
+                    p.log_norms,
+                    p.precise_slot,
+                    p.packed_precise,
+                    p.factors,
+                    p.tile,
+                    joints,
+                ),
+                self.cores.split(c),
+            )
             yield first, joints.reshape(c, n)
 
     def score_samples(self, rows: Rows) -> Float64:

@@ -24,8 +24,15 @@ class MixtureModel(Mixture):
         """The model of given parameters, without components of weight 0."""
         alive = mixture.weights > 0
         weights = mixture.weights[alive] / mixture.weights[alive].sum()
-        return cls(weights, mixture.means[alive], mixture.loadings[alive], mixture.noise_variances[alive],
-                   mixture.feature_shape, mixture.offset, mixture.version)
+        return cls(
+            weights,
+            mixture.means[alive],
+            mixture.loadings[alive],
+            mixture.noise_variances[alive],
+            mixture.feature_shape,
+            mixture.offset,
+            mixture.version,
+        )
 
     @property
     def n_parameters(self) -> int:
@@ -64,7 +71,9 @@ class MixtureModel(Mixture):
         """Component of largest joint probability of each row, (n,) int64."""
         return Evaluator(self).predict(as_rows(self, x))
 
-    def save(self, path: str | os.PathLike[str], overwrite: bool = False, provenance: dict[str, Any] | None = None) -> None:
+    def save(
+        self, path: str | os.PathLike[str], overwrite: bool = False, provenance: dict[str, Any] | None = None
+    ) -> None:
         """Save as a Zarr group that xarray opens (see `store.models.save_mixture`)."""
         save_mixture(self, os.fspath(path), overwrite, provenance)
 
@@ -72,5 +81,12 @@ class MixtureModel(Mixture):
     def load(cls, path: str | os.PathLike[str]) -> MixtureModel:
         """Load what `save` wrote (see `store.models.load_mixture`)."""
         mixture = load_mixture(os.fspath(path))
-        return cls(mixture.weights, mixture.means, mixture.loadings, mixture.noise_variances, mixture.feature_shape,
-                   mixture.offset, mixture.version)
+        return cls(
+            mixture.weights,
+            mixture.means,
+            mixture.loadings,
+            mixture.noise_variances,
+            mixture.feature_shape,
+            mixture.offset,
+            mixture.version,
+        )

@@ -69,8 +69,10 @@ def context_of(reference: RunReference) -> RunContext:
     if context is not None:
         return context
     if reference.url is None or reference.folder is None:
-        raise RuntimeError(f"run {reference.run} lives in the memory of its driver, and this worker "
-                           f"({get_worker().address}) is another process")
+        raise RuntimeError(
+            f"run {reference.run} lives in the memory of its driver, and this worker "
+            f"({get_worker().address}) is another process"
+        )
     rows = ZarrRows(reference.url, reference.array, reference.cache_bytes)
     cores = Cores(reference.threads or threads_of_process())
     warm_up(reference.settings, rows.dtype)

@@ -1,4 +1,7 @@
-"""The Dask executor: the tasks of a run on a `distributed.Client`'s workers. May import: values, em, store, distributed."""
+"""The Dask executor: the tasks of a run on a `distributed.Client`'s workers.
+
+May import: values, em, store, distributed.
+"""
 
 from __future__ import annotations
 
@@ -68,8 +71,10 @@ def wait_for_workers(client: Client, timeout: float) -> dict[str, Any]:
         try:
             client.wait_for_workers(1, timeout=timeout)
         except TimeoutError as error:
-            raise TimeoutError(f"the cluster at {client.scheduler.address} has 0 workers after {timeout:.0f} s; "
-                               "start some, or raise worker_timeout") from error
+            raise TimeoutError(
+                f"the cluster at {_address(client)} has 0 workers after {timeout:.0f} s; "
+                "start some, or raise worker_timeout"
+            ) from error
         workers = _workers(client)
     return workers
 
@@ -78,6 +83,10 @@ def _workers(client: Client) -> dict[str, Any]:
     return dict(client.scheduler_info(n_workers=-1)["workers"])
 
 
+def _address(client: Client) -> str:
+    return str(client.scheduler.address) if client.scheduler is not None else ""
+
+
 def shares_process(client: Client, workers: dict[str, Any]) -> bool:
     """Whether scheduler and all workers live in this process."""
-    return client.scheduler.address.startswith("inproc") and all(a.startswith("inproc") for a in workers)
+    return _address(client).startswith("inproc") and all(a.startswith("inproc") for a in workers)

@@ -39,6 +39,7 @@ def check_memory(projection: Mapping[str, int], limit: int | None) -> int:
         return 0
     if total > _USABLE * limit:
         raise MemoryError(
-            f"a worker would need {total / 2**20:.0f} MiB ({parts}), and Dask pauses it at {_USABLE:.0%} of its limit of "
-            f"{limit / 2**20:.0f} MiB; give workers more memory, or lower n_components or n_factors")
+            f"a worker would need {total / 2**20:.0f} MiB ({parts}), and Dask pauses it at {_USABLE:.0%} of its limit, "
+            f"{limit / 2**20:.0f} MiB; give workers more memory, or lower n_components or n_factors"
+        )
     return int((_USABLE * limit - total) * _CACHE_SHARE)

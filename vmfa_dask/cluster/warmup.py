@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
-from numba.core import config
 
 from vmfa_dask.em.algorithm import Training
 from vmfa_dask.em.context import RunContext
@@ -33,7 +32,7 @@ _LOCK_SECONDS = 120.0
 
 
 def _lock_path() -> str:
-    folder = config.CACHE_DIR or tempfile.gettempdir()
+    folder = os.environ.get("NUMBA_CACHE_DIR") or tempfile.gettempdir()
     os.makedirs(folder, exist_ok=True)
     user = os.getuid() if hasattr(os, "getuid") else "user"
     return os.path.join(folder, f"vmfa_dask-{user}.lock")
@@ -62,8 +61,9 @@ def warm_up(settings: Settings, dtype: np.dtype[Any]) -> float:
 
 def _tiny_fit(settings: Settings, dtype: np.dtype[Any]) -> None:
     rows = np.random.default_rng(0).integers(0, 100, (64, settings.n_factors + 3)).astype(dtype)
-    tiny = replace(settings, n_components=4, truncation=2, neighborhood=3, random_candidates=1, max_warmup_iter=1,
-                   max_iter=1)
+    tiny = replace(
+        settings, n_components=4, truncation=2, neighborhood=3, random_candidates=1, max_warmup_iter=1, max_iter=1
+    )
     source = ArrayRows(rows)
     context = RunContext(source, tiny, make_plan(source, tiny), MemoryStorage(), Cores(1))
     Training(SerialExecutor(context)).run()

@@ -16,6 +16,7 @@ from vmfa_dask.em.iteration import run_pass
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.seeding import Start
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR
+from vmfa_dask.em.tasks import BlockReport
 
 
 class Training:
@@ -60,7 +61,7 @@ class Training:
             self.executor.discard(PARAMETERS, step.parameters)
         self.on_record(record)
 
-    def _record(self, phase: str, reports: list, seconds: float) -> IterationRecord:
+    def _record(self, phase: str, reports: list[BlockReport], seconds: float) -> IterationRecord:
         tally = reports[0].tally
         free_energy = tally.free_energy / tally.n_rows
         before = self.records[-1] if self.records else None
@@ -68,7 +69,15 @@ class Training:
         updates = [report.update for report in reports if report.update is not None]
         alive = before.n_alive if before else self.executor.settings.n_components
         return IterationRecord(
-            self.step.iteration, phase, free_energy, change, tally.n_joints / tally.n_rows, tally.n_joints,
-            tally.n_rows / seconds, seconds, {**tally.seconds, "update": sum(report.seconds for report in reports)},
+            self.step.iteration,
+            phase,
+            free_energy,
+            change,
+            tally.n_joints / tally.n_rows,
+            tally.n_joints,
+            tally.n_rows / seconds,
+            seconds,
+            {**tally.seconds, "update": sum(report.seconds for report in reports)},
             sum(update.n_alive for update in updates) if updates else alive,
-            tuple(c for update in updates for c in update.dropped))
+            tuple(c for update in updates for c in update.dropped),
+        )

@@ -56,8 +56,9 @@ class RunContext:
                 blocks = [self.storage.read(PARAMETERS, version, b) for b in range(len(self.plan.component_blocks))]
                 names = ("weights", "means", "loadings", "noise_variances")
                 whole = {n: blocks[0][n] if len(blocks) == 1 else np.concatenate([k[n] for k in blocks]) for n in names}
-                self._mixture = Mixture(**whole, feature_shape=self.rows.feature_shape, offset=self.offset(),
-                                        version=version)
+                self._mixture = Mixture(
+                    **whole, feature_shape=self.rows.feature_shape, offset=self.offset(), version=version
+                )
                 self._precision = None
             return self._mixture
 

@@ -6,13 +6,11 @@ component, so that the parameters of a component are loaded once for all rows th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
+from vmfa_dask.em.block import BlockState, Stopwatch
 from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.precision import Precision
 from vmfa_dask.em.rows import Rows, read_ahead, refuse_non_finite, working_rows
@@ -21,45 +19,7 @@ from vmfa_dask.kernels import moments as moment_kernels
 from vmfa_dask.kernels import search, tallies
 from vmfa_dask.kernels.log_joints import log_joints
 from vmfa_dask.kernels.parameters import add_posterior_covariances
-from vmfa_dask.values import Divergences, Float64, Int32, Int64, Mixture, Moments, NeighborGraph, RowTally
-
-
-class Stopwatch:
-    """Seconds per phase."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Add the time of the enclosed lines to a phase."""
-        start = time.perf_counter()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
-
-
-@dataclass
-class BlockState:
-    """Work arrays of one block of n rows: its search spaces and what their evaluation gave."""
-
-    candidates: Int32  # (n, S)
-    sizes: Int32  # (n,)
-    slots: Int32 | Int64  # (n, S), where the log-joint of a candidate lies
-    log_joints: Float64  # (J,) grouped by tile and component
-    components: Int32  # (n, C')
-    responsibilities: Float64  # (n, C')
-    best: Float64  # (n,)
-    free_energy: Float64  # (n,)
-    n_joints: int = 0
-
-    @classmethod
-    def empty(cls, n_rows: int, search_size: int, truncation: int) -> BlockState:
-        """Unwritten arrays; pages that stay untouched cost no memory."""
-        shape, kept = (n_rows, search_size), (n_rows, truncation)
-        slot = np.int32 if n_rows * search_size < 2**31 else np.int64
-        return cls(np.empty(shape, np.int32), np.empty(n_rows, np.int32), np.empty(shape, slot),
-                   np.empty(n_rows * search_size), np.empty(kept, np.int32), np.empty(kept), np.empty(n_rows),
-                   np.empty(n_rows))
+from vmfa_dask.values import Divergences, Int32, Int64, Mixture, Moments, NeighborGraph, RowTally
 
 
 class PartialEStep:
@@ -121,9 +81,20 @@ class PartialEStep:
             if self.step.search:
                 self.cores.run(
                     lambda a, b: search.search_spaces(
-                        components, self.graph.neighbors, self.alive, a, b, settings.random_candidates,
-                        settings.random_state, self.step.iteration, first_row, state.candidates, state.sizes),
-                    self.cores.split(len(rows)))
+                        components,
+                        self.graph.neighbors,
+                        self.alive,
+                        a,
+                        b,
+                        settings.random_candidates,
+                        settings.random_state,
+                        self.step.iteration,
+                        first_row,
+                        state.candidates,
+                        state.sizes,
+                    ),
+                    self.cores.split(len(rows)),
+                )
             else:
                 search.kept_as_candidates(components, self.alive, state.candidates, state.sizes)
         members = np.empty(state.log_joints.shape, np.int32)
@@ -131,9 +102,20 @@ class PartialEStep:
             self._evaluate_tile(rows, start, min(start + self.context.plan.tile_rows, len(rows)), state, members)
         with self.watch.phase("truncation"):
             self.cores.run(
-                lambda a, b: search.truncate(state.candidates, state.sizes, state.slots, state.log_joints, a, b,
-                                             state.components, state.responsibilities, state.best, state.free_energy),
-                self.cores.split(len(rows)))
+                lambda a, b: search.truncate(
+                    state.candidates,
+                    state.sizes,
+                    state.slots,
+                    state.log_joints,
+                    a,
+                    b,
+                    state.components,
+                    state.responsibilities,
+                    state.best,
+                    state.free_energy,
+                ),
+                self.cores.split(len(rows)),
+            )
         return state
 
     def _evaluate_tile(self, rows: Rows, start: int, stop: int, state: BlockState, members: Int32) -> None:
@@ -143,9 +125,22 @@ class PartialEStep:
             indptr = self._regroup(start, stop, state, members)
         with self.watch.phase("log_joints"):
             self.cores.run(
-                lambda a, b: log_joints(rows, members, indptr, a, b, p.packed, p.log_norms, p.precise_slot,
-                                        p.packed_precise, p.factors, p.tile, state.log_joints),
-                self.cores.split_by_work(indptr))
+                lambda a, b: log_joints(
+                    rows,
+                    members,
+                    indptr,
+                    a,
+                    b,
+                    p.packed,
+                    p.log_norms,
+                    p.precise_slot,
+                    p.packed_precise,
+                    p.factors,
+                    p.tile,
+                    state.log_joints,
+                ),
+                self.cores.split_by_work(indptr),
+            )
         state.n_joints = int(indptr[-1])
 
     def _regroup(self, start: int, stop: int, state: BlockState, members: Int32) -> Int64:
@@ -158,8 +153,9 @@ class PartialEStep:
             search.count_by_component(state.candidates, state.sizes, a, b, counts[ranges.index((a, b))])
 
         def scatter(a: int, b: int) -> None:
-            search.group_by_component(state.candidates, state.sizes, a, b, begins[ranges.index((a, b))], members,
-                                      state.slots)
+            search.group_by_component(
+                state.candidates, state.sizes, a, b, begins[ranges.index((a, b))], members, state.slots
+            )
 
         self.cores.run(count, ranges)
         totals = counts.sum(axis=0)
@@ -181,10 +177,27 @@ class PartialEStep:
             sums, counts = np.empty(offsets[-1]), np.empty(offsets[-1], np.int64)
             self.cores.run(
                 lambda a, b: tallies.tally_divergences(
-                    members, indptr, state.candidates, state.sizes, state.slots, state.log_joints, state.best,
-                    self.precision.log_weights, a, b, offsets[:-1], lengths, ids, sums, counts),
-                self.cores.split_by_work(indptr))
-            used = np.repeat(offsets[:-1] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(lengths.sum())
+                    members,
+                    indptr,
+                    state.candidates,
+                    state.sizes,
+                    state.slots,
+                    state.log_joints,
+                    state.best,
+                    self.precision.log_weights,
+                    a,
+                    b,
+                    offsets[:-1],
+                    lengths,
+                    ids,
+                    sums,
+                    counts,
+                ),
+                self.cores.split_by_work(indptr),
+            )
+            used = np.repeat(offsets[:-1] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(
+                lengths.sum()
+            )
             part = Divergences(np.concatenate([[0], np.cumsum(lengths)]), ids[used], sums[used], counts[used])
             self.divergences = part if self.divergences is None else add_divergences(self.divergences, part)
 
@@ -200,9 +213,25 @@ class PartialEStep:
             indptr = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=self.mixture.n_components))])
             self.cores.run(
                 lambda a, b: moment_kernels.component_moments(
-                    rows, members, indptr, weights, a, b, p.packed, p.precise_slot, p.packed_precise, p.cholesky,
-                    self.mixture.means, p.factors, p.tile, totals.counts, totals.factor_moments, totals.moments),
-                self.cores.split_by_work(indptr))
+                    rows,
+                    members,
+                    indptr,
+                    weights,
+                    a,
+                    b,
+                    p.packed,
+                    p.precise_slot,
+                    p.packed_precise,
+                    p.cholesky,
+                    self.mixture.means,
+                    p.factors,
+                    p.tile,
+                    totals.counts,
+                    totals.factor_moments,
+                    totals.moments,
+                ),
+                self.cores.split_by_work(indptr),
+            )
 
 
 def add_divergences(a: Divergences, b: Divergences) -> Divergences:
@@ -210,5 +239,7 @@ def add_divergences(a: Divergences, b: Divergences) -> Divergences:
     room = len(a.ids) + len(b.ids)
     indptr, ids = np.zeros_like(a.indptr), np.empty(room, np.int32)
     sums, counts = np.empty(room), np.empty(room, np.int64)
-    n = tallies.add_tallies(a.indptr, a.ids, a.sums, a.counts, b.indptr, b.ids, b.sums, b.counts, indptr, ids, sums, counts)
+    n = tallies.add_tallies(
+        a.indptr, a.ids, a.sums, a.counts, b.indptr, b.ids, b.sums, b.counts, indptr, ids, sums, counts
+    )
     return Divergences(indptr, ids[:n].copy(), sums[:n].copy(), counts[:n].copy())

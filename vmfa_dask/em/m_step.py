@@ -45,13 +45,16 @@ def merge(parts: Sequence[Statistics]) -> Statistics:
     first = parts[0]
     for part in parts:
         if (part.version, part.start, part.stop) != (first.version, first.start, first.stop):
-            raise ValueError(f"merge: statistics of version {part.version}, components {part.start}:{part.stop} do not "
-                             f"belong to version {first.version}, components {first.start}:{first.stop}")
+            raise ValueError(
+                f"merge: statistics of version {part.version}, components {part.start}:{part.stop} do not "
+                f"belong to version {first.version}, components {first.start}:{first.stop}"
+            )
     total = None
     if first.moments is not None:
         moments = [part.moments for part in parts if part.moments is not None]
-        total = Moments(*(sum_in_order([getattr(m, name) for m in moments])
-                          for name in ("counts", "factor_moments", "moments")))
+        total = Moments(
+            *(sum_in_order([getattr(m, name) for m in moments]) for name in ("counts", "factor_moments", "moments"))
+        )
     return Statistics(first.version, first.start, first.stop, total, merge_divergences(parts))
 
 
@@ -79,19 +82,32 @@ def update_parameters(context: RunContext, block: int, step: Step, parts: Sequen
             own = slice(low, min(low + _CHUNK_COMPONENTS, b))
             whole = slice(start + own.start, start + own.stop)
             counts[own] = sum_in_order([m.counts[own] for m in moments])
-            maximize(counts[own], sum_in_order([m.factor_moments[own] for m in moments]),
-                     sum_in_order([m.moments[own] for m in moments]), old.means[whole], old.loadings[whole],
-                     old.noise_variances[whole], context.settings.reg_covar, means[own], loadings[own], noise[own])
+            maximize(
+                counts[own],
+                sum_in_order([m.factor_moments[own] for m in moments]),
+                sum_in_order([m.moments[own] for m in moments]),
+                old.means[whole],
+                old.loadings[whole],
+                old.noise_variances[whole],
+                context.settings.reg_covar,
+                means[own],
+                loadings[own],
+                noise[own],
+            )
 
     context.cores.run(chunk, context.cores.split(shape))
-    context.storage.write(PARAMETERS, step.parameters + 1, block, {
-        "weights": counts / context.plan.n_rows, "means": means, "loadings": loadings, "noise_variances": noise})
+    context.storage.write(
+        PARAMETERS,
+        step.parameters + 1,
+        block,
+        {"weights": counts / context.plan.n_rows, "means": means, "loadings": loadings, "noise_variances": noise},
+    )
     dropped = np.flatnonzero((counts <= 0) & (old.weights[start:stop] > 0)) + start
     return BlockUpdate(float(counts.sum()), int(np.count_nonzero(counts > 0)), tuple(dropped.tolist()))
 
 
 def update_neighbors(context: RunContext, block: int, step: Step, parts: Sequence[Statistics]) -> None:
-    """g_c of one component block from the merged tallies: writes version ``step.graph + 1`` of its part of the graph."""
+    """g_c of one component block from the merged tallies: writes version ``step.graph + 1``."""
     start, stop = context.plan.component_blocks[block]
     totals = merge_divergences(parts)
     assert totals is not None

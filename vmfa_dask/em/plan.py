@@ -5,6 +5,7 @@ Sums depend on where blocks begin, so everything here is part of the result's id
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from vmfa_dask.em.precision import packed_bytes
@@ -53,7 +54,7 @@ def _even(n: int, parts: int, unit: int) -> tuple[tuple[int, int], ...]:
     """``0:n`` in at most `parts` ranges that begin at multiples of `unit`."""
     units = -(-n // unit)
     edges = sorted({min(n, units * k // parts * unit) for k in range(parts)} | {n})
-    return tuple((a, b) for a, b in zip(edges, edges[1:], strict=False) if a < b)
+    return tuple((a, b) for a, b in itertools.pairwise(edges) if a < b)
 
 
 def statistics_bytes(settings: Settings, n_features: int) -> int:

@@ -57,7 +57,8 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(n_bytes + vector.CACHE_LINE_BYTES, np.uint8)
     start = -raw.ctypes.data % vector.CACHE_LINE_BYTES
-    return raw[start : start + n_bytes].view(dtype).reshape(shape)
+    aligned: NDArray[Any] = raw[start : start + n_bytes].view(dtype).reshape(shape)
+    return aligned
 
 
 def _packed_shape(n: int, n_factors: int, n_features: int, itemsize: int) -> tuple[int, int, int, int]:
@@ -75,8 +76,10 @@ def derive(mixture: Mixture, cores: Cores) -> Precision:
     c, d, h = mixture.n_components, mixture.n_features, mixture.n_factors
     cholesky, log_norms, conditions = np.empty((c, h, h)), np.empty(c), np.empty(c)
     arrays = (mixture.means, mixture.loadings, mixture.noise_variances)
-    cores.run(lambda a, b: factorize(arrays[1], arrays[2], mixture.weights, a, b, cholesky, log_norms, conditions),
-              cores.split(c))
+    cores.run(
+        lambda a, b: factorize(arrays[1], arrays[2], mixture.weights, a, b, cholesky, log_norms, conditions),
+        cores.split(c),
+    )
     packed = _aligned(_packed_shape(c, h, d, mixture.means.dtype.itemsize), mixture.means.dtype)
     every = np.arange(c, dtype=np.int32)
     cores.run(lambda a, b: pack(*arrays, cholesky, every, a, b, packed), cores.split(c))

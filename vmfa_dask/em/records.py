@@ -40,9 +40,11 @@ class IterationRecord:
     def line(self) -> str:
         """The record as one line of a log."""
         dropped = f", dropped {len(self.dropped)}" if self.dropped else ""
-        return (f"{self.phase:8s} {self.iteration:3d}  free energy {self.free_energy:12.4f}  change {self.change:9.2e}  "
-                f"{self.joints_per_row:6.1f} joints/row  {self.rows_per_second:9.0f} rows/s  {self.seconds:6.2f} s  "
-                f"{self.n_alive} components{dropped}")
+        return (
+            f"{self.phase:8s} {self.iteration:3d}  free energy {self.free_energy:12.4f}  change {self.change:9.2e}  "
+            f"{self.joints_per_row:6.1f} joints/row  {self.rows_per_second:9.0f} rows/s  {self.seconds:6.2f} s  "
+            f"{self.n_alive} components{dropped}"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for tables and files."""

@@ -84,8 +84,9 @@ def working_rows(block: Rows, offset: Float64, dtype: str) -> Rows:
         return block
     narrowed = np.empty(block.shape, dtype)
     for start in range(0, len(block), 256):  # the float64 intermediate stays small
-        np.subtract(block[start : start + 256], offset, out=narrowed[start : start + 256], dtype=np.float64,
-                    casting="same_kind")
+        np.subtract(
+            block[start : start + 256], offset, out=narrowed[start : start + 256], dtype=np.float64, casting="same_kind"
+        )
     return narrowed
 
 
@@ -120,8 +121,10 @@ def refuse_non_finite(source: RowSource, first: int, block: Rows) -> None:
     row = non_finite_row(block)
     if row is not None:
         feature = int(np.argmax(~np.isfinite(block[row])))
-        raise ValueError(f"{source.describe(first + row)}, feature {feature}: found {block[row, feature]}, "
-                         "expected a finite number; clean the data or leave the row out")
+        raise ValueError(
+            f"{source.describe(first + row)}, feature {feature}: found {block[row, feature]}, "
+            "expected a finite number; clean the data or leave the row out"
+        )
 
 
 def gather(source: RowSource, row_numbers: Int64) -> Rows:

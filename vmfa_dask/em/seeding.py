@@ -18,10 +18,6 @@ from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
 from vmfa_dask.kernels import random, survey
 from vmfa_dask.values import Float64, Int32, Int64, Mixture, NeighborGraph
 
-# Chains whose candidates are compared by one matrix product.
-_CHAINS_TOGETHER = 32
-# Part of |a|² + |b|² below which a squared distance from a float32 product has too few digits left.
-_LOST_DIGITS = 1e-4
 # A feature is shifted when its mean exceeds this many standard deviations: then float32 would lose digits of the rows.
 _OFFSET_DEVIATIONS = 64.0
 
@@ -47,8 +43,11 @@ class Survey:
         # Chan, Golub and LeVeque (1983): stable for any sizes of the two parts.
         n = self.n_rows + other.n_rows
         delta = other.means - self.means
-        return Survey(n, self.means + delta * (other.n_rows / n),
-                      self.squares + other.squares + delta**2 * (self.n_rows * other.n_rows / n))
+        return Survey(
+            n,
+            self.means + delta * (other.n_rows / n),
+            self.squares + other.squares + delta**2 * (self.n_rows * other.n_rows / n),
+        )
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,10 @@ def survey_group(context: RunContext, group: int) -> Survey:
             refuse_non_finite(context.rows, first, block)
             d = block.shape[1]
             means, squares = np.empty(d), np.empty(d)
-            context.cores.run(lambda a, b, block=block, m=means, s=squares: survey.feature_moments(block, a, b, m, s),
-                              context.cores.split(d, parts_per_thread=1))
+            context.cores.run(
+                lambda a, b, block=block, m=means, s=squares: survey.feature_moments(block, a, b, m, s),
+                context.cores.split(d, parts_per_thread=1),
+            )
             part = Survey(len(block), means, squares)
             total = part if total is None else total + part
     assert total is not None
@@ -87,12 +88,19 @@ def begin(context: RunContext, surveys: Sequence[Survey]) -> None:
     narrow = context.rows.dtype.itemsize == 1 or context.settings.precision == "float64"
     first = np.full((1, 1), -1, np.int32)
     random.distinct_integers(context.settings.random_state, random.SEED_ROWS, 0, 0, min(total.n_rows, 2**31 - 1), first)
-    context.storage.write(START, 0, 0, {
-        "offset": np.where(shifted & (not narrow), total.means, 0.0), "variances": variances,
-        "first_row": first[0].astype(np.int64)})
+    context.storage.write(
+        START,
+        0,
+        0,
+        {
+            "offset": np.where(shifted & (not narrow), total.means, 0.0),
+            "variances": variances,
+            "first_row": first[0].astype(np.int64),
+        },
+    )
 
 
-def _first_seed(context: RunContext) -> Float64:
+def first_seed(context: RunContext) -> Float64:
     row = context.storage.read(START, 0, 0)["first_row"]
     seed: Float64 = gather(context.rows, row)[0].astype(np.float64)
     return seed
@@ -100,14 +108,15 @@ def _first_seed(context: RunContext) -> Float64:
 
 def _distances(context: RunContext, block: Any, center: Float64) -> Float64:
     distances = np.empty(len(block))
-    context.cores.run(lambda a, b: survey.squared_distances(block, center, a, b, distances),
-                      context.cores.split(len(block)))
+    context.cores.run(
+        lambda a, b: survey.squared_distances(block, center, a, b, distances), context.cores.split(len(block))
+    )
     return distances
 
 
 def distance_mass(context: RunContext, group: int) -> float:
     """Sum of the squared distances of a group's rows to the first seed: its share of the proposal."""
-    center = _first_seed(context)
+    center = first_seed(context)
     with context.cores.exclusive():
         blocks = read_ahead(context.rows, *context.plan.groups[group], context.plan.block_rows)
         return float(sum(_distances(context, block, center).sum() for _, block in blocks))
@@ -132,7 +141,7 @@ def gather_candidates(context: RunContext, group: int, masses: Sequence[float]) 
     mine = by_distance & (targets >= before) & (last | (targets < before + masses[group]))
     uniform = np.minimum((numbers[:, 1] * context.plan.n_rows).astype(np.int64), context.plan.n_rows - 1)
     chosen = np.where(by_distance, -1, uniform)
-    center, offset = _first_seed(context), context.offset()
+    center, offset = first_seed(context), context.offset()
     found: list[tuple[Int64, Int64, Float64, Float64]] = []
     with context.cores.exclusive():
         for first, block in read_ahead(context.rows, start, stop, context.plan.block_rows):
@@ -147,62 +156,6 @@ def gather_candidates(context: RunContext, group: int, masses: Sequence[float]) 
             mine &= ~here
             before = float(edges[-1])
     return Candidates(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
-
-
-def run_chains(context: RunContext, parts: Sequence[Candidates], masses: Sequence[float]) -> tuple[Int64, Float64, int]:
-    """AFK-MC² on the gathered candidates: rows (C,) and values (C, D) of the seeds, and how many are distinct."""
-    settings, n_rows = context.settings, context.plan.n_rows
-    m, c = settings.chain_length, settings.n_components
-    order = np.argsort(np.concatenate([p.draws for p in parts]), kind="stable")
-    rows = np.concatenate([p.rows for p in parts])[order]
-    values = np.concatenate([p.values for p in parts])[order]
-    total = float(np.sum(masses))
-    mass = np.concatenate([p.distances for p in parts])[order]
-    share = mass / total if total > 0 else np.full(len(rows), 1.0 / n_rows)
-    proposal = 0.5 * share + 0.5 / n_rows
-    accept = np.empty((len(rows), 1))
-    random.uniforms(settings.random_state, random.CHAINS, 0, 0, accept)
-    seeds, seed_rows = np.empty((c, values.shape[1])), np.empty(c, np.int64)
-    center = values.mean(axis=0) if len(values) else np.zeros(values.shape[1])
-    values -= center
-    seeds[0] = _first_seed(context) - context.offset() - center
-    seed_rows[0] = context.storage.read(START, 0, 0)["first_row"][0]
-    n_distinct = 1
-    for low in range(1, c, _CHAINS_TOGETHER):
-        high = min(low + _CHAINS_TOGETHER, c)
-        batch = slice((low - 1) * m, (high - 1) * m)
-        points = values[batch]
-        nearest = squared_distances(points, seeds[:low]).min(axis=1)
-        between = squared_distances(points, points)
-        for k in range(low, high):
-            chain = range((k - low) * m, (k - low + 1) * m)
-            state = _walk(nearest, proposal[batch], accept[batch, 0], chain)
-            n_distinct += int(nearest[state] > 0)
-            seeds[k], seed_rows[k] = points[state], rows[batch][state]
-            nearest = np.minimum(nearest, between[:, state])
-    return seed_rows, seeds + center, n_distinct
-
-
-def _walk(nearest: Float64, proposal: Float64, accept: Float64, chain: range) -> int:
-    """One Metropolis-Hastings chain over its candidates; returns the last state."""
-    state = chain[0]
-    for candidate in chain[1:]:
-        odds, needed = nearest[candidate] * proposal[state], nearest[state] * proposal[candidate]
-        if needed == 0 or odds > accept[candidate] * needed:
-            state = candidate
-    return state
-
-
-def squared_distances(points: Float64, centers: Float64) -> Float64:
-    """Squared distances (points, centers) by one float32 matrix product.
-
-    Where the difference has lost its digits it is formed again directly: equal rows are at distance zero.
-    """
-    scale = np.einsum("ij,ij->i", points, points)[:, None] + np.einsum("ij,ij->i", centers, centers)
-    squared = scale - 2.0 * (points.astype(np.float32) @ centers.T.astype(np.float32))
-    for i, j in np.argwhere(squared <= _LOST_DIGITS * scale):
-        squared[i, j] = np.sum((points[i] - centers[j]) ** 2)
-    return squared
 
 
 def uniform_seeds(context: RunContext) -> Int64:
@@ -228,10 +181,17 @@ def write_start(context: RunContext, seed_rows: Int64, seeds: Float64) -> None:
         loadings = np.empty((stop - start, h * d))
         random.uniforms(settings.random_state, random.LOADINGS, 0, start, loadings)
         dtype = np.dtype(settings.precision)
-        context.storage.write(PARAMETERS, 0, block, {
-            "weights": np.full(stop - start, 1.0 / c), "means": seeds[start:stop].astype(dtype),
-            "loadings": loadings.reshape(-1, h, d).astype(dtype),
-            "noise_variances": np.tile(variances.astype(dtype), (stop - start, 1))})
+        context.storage.write(
+            PARAMETERS,
+            0,
+            block,
+            {
+                "weights": np.full(stop - start, 1.0 / c),
+                "means": seeds[start:stop].astype(dtype),
+                "loadings": loadings.reshape(-1, h, d).astype(dtype),
+                "noise_variances": np.tile(variances.astype(dtype), (stop - start, 1)),
+            },
+        )
         neighbors = np.full((stop - start, settings.neighborhood), -1, np.int32)
         neighbors[:, 0] = np.arange(start, stop)
         random.distinct_integers(settings.random_state, random.NEIGHBORS, 0, start, c, neighbors)
@@ -264,14 +224,17 @@ def write_given_start(context: RunContext, start: Start) -> None:
     for name, value in expected.items():
         if getattr(mixture, name) != value:
             raise ValueError(f"start.mixture: {name} is {getattr(mixture, name)}, the run has {name}={value}")
-    for name, found, shape in (("components", start.components.shape, (n, settings.truncation)),
-                               ("graph", start.graph.neighbors.shape, (settings.n_components, settings.neighborhood))):
+    for name, found, shape in (
+        ("components", start.components.shape, (n, settings.truncation)),
+        ("graph", start.graph.neighbors.shape, (settings.n_components, settings.neighborhood)),
+    ):
         if found != shape:
             raise ValueError(f"start.{name}: shape {found}, expected {shape}")
     context.storage.write(START, 0, 0, {"offset": np.array(mixture.offset)})
     for block, (low, high) in enumerate(context.plan.component_blocks):
-        arrays = {name: np.array(getattr(mixture, name)[low:high], dtype)
-                  for name in ("means", "loadings", "noise_variances")}
+        arrays = {
+            name: np.array(getattr(mixture, name)[low:high], dtype) for name in ("means", "loadings", "noise_variances")
+        }
         context.storage.write(PARAMETERS, 0, block, {"weights": np.array(mixture.weights[low:high]), **arrays})
         context.storage.write(GRAPH, 0, block, {"neighbors": np.array(start.graph.neighbors[low:high])})
     for group, (low, high) in enumerate(context.plan.groups):

@@ -59,8 +59,17 @@ class Settings:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        lowest = {"n_components": 1, "n_factors": 0, "truncation": 1, "neighborhood": 1, "random_candidates": 0,
-                  "max_iter": 0, "max_warmup_iter": 0, "chain_length": 1, "random_state": 0}
+        lowest = {
+            "n_components": 1,
+            "n_factors": 0,
+            "truncation": 1,
+            "neighborhood": 1,
+            "random_candidates": 0,
+            "max_iter": 0,
+            "max_warmup_iter": 0,
+            "chain_length": 1,
+            "random_state": 0,
+        }
         for name, low in lowest.items():
             value = getattr(self, name)
             _require(_is_integer(value) and value >= low, name, value, f"an integer >= {low}")
@@ -71,8 +80,12 @@ class Settings:
         _require(positive, "reg_covar", self.reg_covar, "a positive number")
         _require(self.init_params in INITIALIZERS, "init_params", self.init_params, f"one of {INITIALIZERS}")
         _require(self.precision in PRECISIONS, "precision", self.precision, f"one of {PRECISIONS}")
-        _require(self.truncation <= self.n_components, "truncation", self.truncation,
-                 f"at most n_components={self.n_components}")
+        _require(
+            self.truncation <= self.n_components,
+            "truncation",
+            self.truncation,
+            f"at most n_components={self.n_components}",
+        )
         object.__setattr__(self, "neighborhood", min(self.neighborhood, self.n_components))
 
     @property
@@ -90,7 +103,10 @@ class Settings:
             Naming both numbers.
         """
         if n_rows < self.n_components:
-            raise ValueError(f"n_components={self.n_components}: the data has only {n_rows} rows; "
-                             "every component needs at least one")
+            raise ValueError(
+                f"n_components={self.n_components}: the data has only {n_rows} rows; every component needs at least one"
+            )
         if self.n_factors >= n_features and self.n_factors > 0:
-            raise ValueError(f"n_factors={self.n_factors}: expected 0 to {n_features - 1} for rows of {n_features} features")
+            raise ValueError(
+                f"n_factors={self.n_factors}: expected 0 to {n_features - 1} for rows of {n_features} features"
+            )

@@ -6,13 +6,18 @@ returns something small or additive. Running it twice changes nothing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from vmfa_dask.em import seeding
+from vmfa_dask.em.chains import run_chains
 from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.e_step import PartialEStep
 from vmfa_dask.em.m_step import BlockUpdate, merge, update_neighbors, update_parameters
+from vmfa_dask.em.rows import gather
 from vmfa_dask.em.storage import POSTERIOR
 from vmfa_dask.values import Int32, Mixture, RowTally, Statistics
 
@@ -75,8 +80,6 @@ def merge_block(context: RunContext, block: int, *results: PartialResult) -> Par
 
 def update_block(context: RunContext, block: int, step: Step, *results: PartialResult) -> BlockReport:
     """M-step and neighbour update of one component block: writes the next versions."""
-    import time
-
     parts, update = [result.statistics[block] for result in results], None
     begin = time.perf_counter()
     with context.cores.exclusive():
@@ -101,17 +104,15 @@ def begin_run(context: RunContext, *surveys: seeding.Survey) -> None:
 
 def initialize_uniform(context: RunContext) -> int:
     """Version 0 from uniformly drawn rows; returns the number of distinct seeds."""
-    import numpy as np
-
     rows = seeding.uniform_seeds(context)
-    seeds = seeding.gather(context.rows, rows).astype(np.float64) - context.offset()
+    seeds = gather(context.rows, rows).astype(np.float64) - context.offset()
     seeding.write_start(context, rows, seeds)
     return len(np.unique(seeds, axis=0))
 
 
 def initialize_chains(context: RunContext, masses: Sequence[float], *parts: seeding.Candidates) -> int:
     """Version 0 from AFK-MC² seeds; returns the number of distinct seeds."""
-    rows, seeds, n_distinct = seeding.run_chains(context, parts, masses)
+    rows, seeds, n_distinct = run_chains(context, parts, masses)
     seeding.write_start(context, rows, seeds)
     return n_distinct
 

@@ -6,6 +6,7 @@ user chose, no more threads compute than the process owns.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -54,7 +55,7 @@ class Cores:
         """``0:n`` in about equal ranges, some for each thread."""
         parts = max(1, min(n, self.n_threads * parts_per_thread if self.n_threads > 1 else 1))
         edges = [n * k // parts for k in range(parts + 1)]
-        return [(a, b) for a, b in zip(edges, edges[1:], strict=False) if a < b]
+        return [(a, b) for a, b in itertools.pairwise(edges) if a < b]
 
     def split_by_work(self, indptr: Int64) -> list[tuple[int, int]]:
         """Ranges of components with about equal numbers of entries, from their (C + 1,) offsets."""

@@ -1,4 +1,7 @@
-"""Log-joints log p(c, x | Θ) of candidate components, grouped by component (paper, appendix on the Mahalanobis term)."""
+"""Log-joints log p(c, x | Θ) of candidate components, grouped by component.
+
+Paper, appendix on avoiding the inversion of large covariance matrices. May import: numpy, numba, kernels.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +72,20 @@ def _refine(rows: Any, ids: Any, packed: Any, factors: Any, tile: Any, sums: Any
 
 
 @kernel
-def log_joints(rows: Any, members: Any, indptr: Any, first: Any, last: Any, packed: Any, log_norms: Any, precise_slot: Any,
-               packed_precise: Any, factors: Any, tile: Any, out_log_joints: Any) -> None:
+def log_joints(
+    rows: Any,
+    members: Any,
+    indptr: Any,
+    first: Any,
+    last: Any,
+    packed: Any,
+    log_norms: Any,
+    precise_slot: Any,
+    packed_precise: Any,
+    factors: Any,
+    tile: Any,
+    out_log_joints: Any,
+) -> None:
     """Log-joints of components ``first:last`` with their candidate rows.
 
     Parameters

@@ -77,9 +77,24 @@ def accumulate(typingctx: Any, rows: Any, ids: Any, means: Any, weights: Any, fa
 
 
 @kernel
-def component_moments(rows: Any, members: Any, indptr: Any, responsibilities: Any, first: Any, last: Any, packed: Any,
-                      precise_slot: Any, packed_precise: Any, cholesky: Any, means: Any, factors: Any, tile: Any,
-                      out_counts: Any, out_factor_moments: Any, out_moments: Any) -> None:
+def component_moments(
+    rows: Any,
+    members: Any,
+    indptr: Any,
+    responsibilities: Any,
+    first: Any,
+    last: Any,
+    packed: Any,
+    precise_slot: Any,
+    packed_precise: Any,
+    cholesky: Any,
+    means: Any,
+    factors: Any,
+    tile: Any,
+    out_counts: Any,
+    out_factor_moments: Any,
+    out_moments: Any,
+) -> None:
     """Add N_c, Σ q ẑẑᵀ and the moments of components ``first:last`` over their rows.
 
     Parameters

@@ -1,4 +1,7 @@
-"""Per-component linear algebra: what a model version is evaluated with, and the M-step (paper, appendix on the M-step)."""
+"""Per-component linear algebra: what a model version is evaluated with, and the M-step (paper, its appendix).
+
+May import: numpy, numba, kernels.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +50,16 @@ def _inverse_of_lower(lower: Any, out_inverse: Any) -> None:
 
 
 @kernel
-def factorize(loadings: Any, noise_variances: Any, weights: Any, first: Any, last: Any, out_cholesky: Any,
-              out_log_norms: Any, out_conditions: Any) -> None:
+def factorize(
+    loadings: Any,
+    noise_variances: Any,
+    weights: Any,
+    first: Any,
+    last: Any,
+    out_cholesky: Any,
+    out_log_norms: Any,
+    out_conditions: Any,
+) -> None:
     """R with L = I + ΛᵀD⁻¹Λ = RRᵀ, the log-normaliser, and tr(ΛᵀD⁻¹Λ), of components ``first:last``, all in float64.
 
     loadings (C, H, D), noise_variances (C, D), weights (C,); out_cholesky (C, H, H), out_log_norms (C,) =
@@ -84,7 +95,7 @@ def factorize(loadings: Any, noise_variances: Any, weights: Any, first: Any, las
 
 @inline
 def _combine(matrix: Any, sources: Any, out_rows: Any) -> None:
-    """``out_rows = matrix @ sources`` for a small square matrix; one pass per term keeps the loop over features simple."""
+    """``out_rows = matrix @ sources`` for a small square matrix; one simple pass over the features per term."""
     for h in range(matrix.shape[0]):
         for d in range(sources.shape[1]):
             out_rows[h, d] = matrix[h, 0] * sources[0, d]
@@ -96,8 +107,9 @@ def _combine(matrix: Any, sources: Any, out_rows: Any) -> None:
 
 
 @kernel
-def pack(means: Any, loadings: Any, noise_variances: Any, cholesky: Any, which: Any, first: Any, last: Any,
-         out_packed: Any) -> None:
+def pack(
+    means: Any, loadings: Any, noise_variances: Any, cholesky: Any, which: Any, first: Any, last: Any, out_packed: Any
+) -> None:
     """Packed parameters (see `projections`) of components ``which[first:last]`` in the dtype of out_packed.
 
     out_packed (len(which), blocks, H + 2, lanes); features beyond D are zero. W = R⁻¹ΛᵀD⁻¹ is formed in float64.
@@ -141,8 +153,18 @@ def add_posterior_covariances(cholesky: Any, counts: Any, out_factor_moments: An
 
 
 @kernel
-def maximize(counts: Any, factor_moments: Any, moments: Any, means: Any, loadings: Any, noise_variances: Any, floor: Any,
-             out_means: Any, out_loadings: Any, out_noise_variances: Any) -> None:
+def maximize(
+    counts: Any,
+    factor_moments: Any,
+    moments: Any,
+    means: Any,
+    loadings: Any,
+    noise_variances: Any,
+    floor: Any,
+    out_means: Any,
+    out_loadings: Any,
+    out_noise_variances: Any,
+) -> None:
     """Λ̂_c = Y_c E_c⁻¹ and σ²_c of the M-step, for a block of components.
 
     Parameters

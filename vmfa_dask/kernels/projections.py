@@ -30,8 +30,18 @@ def rows_per_tile(n_factors: int) -> int:
 
 
 @intrinsic
-def project(typingctx: Any, rows: Any, ids: Any, first: Any, packed: Any, start: Any, stop: Any, factors: Any,
-            tile: Any, out_sums: Any) -> Any:
+def project(
+    typingctx: Any,
+    rows: Any,
+    ids: Any,
+    first: Any,
+    packed: Any,
+    start: Any,
+    stop: Any,
+    factors: Any,
+    tile: Any,
+    out_sums: Any,
+) -> Any:
     """Add quadratic forms and projections of ``len(tile)`` rows over features ``start:stop``.
 
     Called as ``project(rows, ids, first, packed, start, stop, factors, tile, out_sums)`` with rows (n, D) of any real
@@ -52,9 +62,12 @@ def project(typingctx: Any, rows: Any, ids: Any, first: Any, packed: Any, start:
 class _Projection:
     """Writes the code of one `project`: vectors per cache line, single vectors, then single features."""
 
-    def __init__(self, context: Any, builder: ir.IRBuilder, kinds: Any, arguments: Any, factors: int, tile: int) -> None:
+    def __init__(
+        self, context: Any, builder: ir.IRBuilder, kinds: Any, arguments: Any, factors: int, tile: int
+    ) -> None:
         rows, ids, packed, sums = (
-            context.make_array(kind)(context, builder, arguments[k]) for kind, k in zip(kinds, (0, 1, 3, 8), strict=True)
+            context.make_array(kind)(context, builder, arguments[k])
+            for kind, k in zip(kinds, (0, 1, 3, 8), strict=True)
         )
         self.builder, self.factors, self.tile = builder, factors, tile
         self.first, self.start, self.stop = arguments[2], arguments[4], arguments[5]

@@ -1,4 +1,7 @@
-"""Search spaces of rows, their regrouping by component, and the truncation that follows (paper, Algorithm 1, blocks 1, 4)."""
+"""Search spaces of rows, their regrouping by component, and the truncation that follows.
+
+Paper, Algorithm 1, blocks 1 and 4. May import: numpy, numba, kernels.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,19 @@ from vmfa_dask.kernels.random import SEARCH, draw_integer
 
 
 @kernel
-def search_spaces(components: Any, neighbors: Any, alive: Any, first: Any, last: Any, n_random: Any, seed: Any, iteration: Any,
-                  first_row: Any, out_candidates: Any, out_sizes: Any) -> None:
+def search_spaces(
+    components: Any,
+    neighbors: Any,
+    alive: Any,
+    first: Any,
+    last: Any,
+    n_random: Any,
+    seed: Any,
+    iteration: Any,
+    first_row: Any,
+    out_candidates: Any,
+    out_sizes: Any,
+) -> None:
     """Search space G_n of rows ``first:last``: the neighbours of every kept component and random candidates, each once.
 
     Parameters
@@ -68,8 +82,9 @@ def count_by_component(candidates: Any, sizes: Any, first: Any, last: Any, out_c
 
 
 @kernel
-def group_by_component(candidates: Any, sizes: Any, first: Any, last: Any, next_slot: Any, out_members: Any,
-                       out_slots: Any) -> None:
+def group_by_component(
+    candidates: Any, sizes: Any, first: Any, last: Any, next_slot: Any, out_members: Any, out_slots: Any
+) -> None:
     """Transpose rows × candidates to components × rows; rows of a component stay in order.
 
     next_slot (C,) int64 holds where the rows of this range go and is advanced; out_members (J,) int32 receives row
@@ -85,8 +100,18 @@ def group_by_component(candidates: Any, sizes: Any, first: Any, last: Any, next_
 
 
 @kernel
-def truncate(candidates: Any, sizes: Any, slots: Any, log_joints: Any, first: Any, last: Any, out_components: Any,
-             out_responsibilities: Any, out_best: Any, out_free_energy: Any) -> None:
+def truncate(
+    candidates: Any,
+    sizes: Any,
+    slots: Any,
+    log_joints: Any,
+    first: Any,
+    last: Any,
+    out_components: Any,
+    out_responsibilities: Any,
+    out_best: Any,
+    out_free_energy: Any,
+) -> None:
     """Keep the C' largest log-joints of each row, best first; ties go to the smaller component.
 
     Parameters

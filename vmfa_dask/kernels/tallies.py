@@ -10,9 +10,23 @@ from vmfa_dask.kernels.compile import kernel
 
 
 @kernel
-def tally_divergences(members: Any, indptr: Any, candidates: Any, sizes: Any, slots: Any, log_joints: Any, best: Any,
-                      log_weights: Any, first: Any, last: Any, offsets: Any, out_lengths: Any, out_ids: Any, out_sums: Any,
-                      out_counts: Any) -> None:
+def tally_divergences(
+    members: Any,
+    indptr: Any,
+    candidates: Any,
+    sizes: Any,
+    slots: Any,
+    log_joints: Any,
+    best: Any,
+    log_weights: Any,
+    first: Any,
+    last: Any,
+    offsets: Any,
+    out_lengths: Any,
+    out_ids: Any,
+    out_sums: Any,
+    out_counts: Any,
+) -> None:
     """For components ``first:last``, sum log p(x|c) − log p(x|c̃) over the rows x of I_c, for each c̃ in their G_n.
 
     Parameters
@@ -55,8 +69,20 @@ def tally_divergences(members: Any, indptr: Any, candidates: Any, sizes: Any, sl
 
 
 @kernel
-def add_tallies(indptr_a: Any, ids_a: Any, sums_a: Any, counts_a: Any, indptr_b: Any, ids_b: Any, sums_b: Any, counts_b: Any,
-                out_indptr: Any, out_ids: Any, out_sums: Any, out_counts: Any) -> Any:
+def add_tallies(
+    indptr_a: Any,
+    ids_a: Any,
+    sums_a: Any,
+    counts_a: Any,
+    indptr_b: Any,
+    ids_b: Any,
+    sums_b: Any,
+    counts_b: Any,
+    out_indptr: Any,
+    out_ids: Any,
+    out_sums: Any,
+    out_counts: Any,
+) -> Any:
     """Entry-wise sum of two sparse tallies with ascending ids per component; returns the number of entries."""
     n = 0
     for c in range(indptr_a.shape[0] - 1):
@@ -80,8 +106,9 @@ def add_tallies(indptr_a: Any, ids_a: Any, sums_a: Any, counts_a: Any, indptr_b:
 
 
 @kernel
-def nearest_components(indptr: Any, ids: Any, sums: Any, counts: Any, first_component: Any, old_neighbors: Any,
-                       out_neighbors: Any) -> None:
+def nearest_components(
+    indptr: Any, ids: Any, sums: Any, counts: Any, first_component: Any, old_neighbors: Any, out_neighbors: Any
+) -> None:
     """g_c: the component itself and the G − 1 others of smallest D̃_cc̃ / N_cc̃; ties go to the smaller number.
 
     Arrays are those of a block of components that starts at `first_component`. A component that no row prefers keeps

@@ -69,7 +69,7 @@ def add_to_doubles(builder: ir.IRBuilder, value: Any, base: Any, index: Any) -> 
     builder.store(total, builder.bitcast(builder.gep(base, [index]), total.type.as_pointer())).align = 1
 
 
-def to_float(builder: ir.IRBuilder, value: Any, stored: types.Type, target: ir.Type) -> Any:
+def to_float(builder: ir.IRBuilder, value: Any, stored: Any, target: ir.Type) -> Any:
     """Convert loaded values of the stored dtype to the floats of the kernel, in registers."""
     lanes = value.type.count if isinstance(value.type, ir.VectorType) else 1
     goal = as_vector(target, lanes)
@@ -136,8 +136,12 @@ def sums_of_lanes(builder: ir.IRBuilder, vectors: list[Any]) -> list[Any]:
             first = [block + lane for block in range(0, lanes, segment) for lane in range(half)]
             if len(values) == 1:
                 low, high = first, [lane + half for lane in first]
-                values = [builder.fadd(_shuffle(builder, values[0], values[0], low + low),
-                                       _shuffle(builder, values[0], values[0], high + high))]
+                values = [
+                    builder.fadd(
+                        _shuffle(builder, values[0], values[0], low + low),
+                        _shuffle(builder, values[0], values[0], high + high),
+                    )
+                ]
                 group = [group[0] * 2]
             else:
                 low = first + [lane + lanes for lane in first]
@@ -148,8 +152,11 @@ def sums_of_lanes(builder: ir.IRBuilder, vectors: list[Any]) -> list[Any]:
             segment = half
         count = min(lanes, len(vectors) - start)
         order = [group[0].index(k) for k in range(count)]
-        results.append(builder.extract_element(values[0], INT32(order[0])) if count == 1
-                       else _shuffle(builder, values[0], values[0], order))
+        results.append(
+            builder.extract_element(values[0], INT32(order[0]))
+            if count == 1
+            else _shuffle(builder, values[0], values[0], order)
+        )
     return results
 
 

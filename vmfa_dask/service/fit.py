@@ -58,14 +58,25 @@ class Fit:
     @property
     def dropped(self) -> dict[int, str]:
         """Components that are not in the model: number in the run, and why."""
-        return {c: f"no row kept it after iteration {record.iteration}"
-                for record in self.history for c in record.dropped}
+        return {
+            c: f"no row kept it after iteration {record.iteration}" for record in self.history for c in record.dropped
+        }
 
 
 def fit_distributed(
-    data: Any, *, n_components: int, n_factors: int = 5, client: Any = None, array: str | None = None,
-    start: Start | None = None, n_groups: int | None = None, threads: int | None = None, scratch: str | None = None,
-    worker_timeout: float = 60.0, progress: Progress | None = None, **settings: Any,
+    data: Any,
+    *,
+    n_components: int,
+    n_factors: int = 5,
+    client: Any = None,
+    array: str | None = None,
+    start: Start | None = None,
+    n_groups: int | None = None,
+    threads: int | None = None,
+    scratch: str | None = None,
+    worker_timeout: float = 60.0,
+    progress: Progress | None = None,
+    **settings: Any,
 ) -> Fit:
     """Train a mixture of factor analyzers on a Dask cluster.
 
@@ -135,16 +146,25 @@ def fit_distributed(
 
 
 def fit_local(
-    data: Any, *, n_components: int, n_factors: int = 5, array: str | None = None, start: Start | None = None,
-    n_groups: int | None = None, threads: int | None = None, progress: Progress | None = None, **settings: Any,
+    data: Any,
+    *,
+    n_components: int,
+    n_factors: int = 5,
+    array: str | None = None,
+    start: Start | None = None,
+    n_groups: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
 ) -> Fit:
     """Train in this process without Dask; parameters as `fit_distributed`, and the same bytes as its result."""
     numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
     rows = open_rows(data, array)
     numbers.check_against(rows.n_rows, n_features_of(rows))
     warm_up(numbers, rows.dtype)
-    context = RunContext(rows, numbers, make_plan(rows, numbers, n_groups), MemoryStorage(),
-                         Cores(threads or available_cores()))
+    context = RunContext(
+        rows, numbers, make_plan(rows, numbers, n_groups), MemoryStorage(), Cores(threads or available_cores())
+    )
     return _train(SerialExecutor(context), numbers, start, lambda record: _report(record, progress))
 
 
@@ -160,7 +180,8 @@ def make_settings(**settings: Any) -> Settings:
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise TypeError(f"unknown argument {unknown[0]!r}; the settings of a run are {', '.join(known)}")
-    return Settings(**{name: int(value) if isinstance(value, np.integer) else value for name, value in settings.items()})
+    plain: dict[str, Any] = {k: int(v) if isinstance(v, np.integer) else v for k, v in settings.items()}
+    return Settings(**plain)
 
 
 def open_rows(data: Any, array: str | None = None) -> RowSource:
@@ -200,8 +221,11 @@ def _train(executor: Executor, settings: Settings, start: Start | None, report: 
     training = Training(executor, report)
     training.run(start)
     if training.n_distinct_seeds < settings.n_components:
-        warnings.warn(f"only {training.n_distinct_seeds} of n_components={settings.n_components} seeds are distinct rows: "
-                      "the data has fewer distinct rows than components, or nearly so", stacklevel=3)
+        warnings.warn(
+            f"only {training.n_distinct_seeds} of n_components={settings.n_components} seeds are distinct rows: "
+            "the data has fewer distinct rows than components, or nearly so",
+            stacklevel=3,
+        )
     version = training.step.parameters
     mixture = executor.results([executor.submit("load-model", 0, load_mixture, version)])[0]
     return Fit(MixtureModel.of(mixture), tuple(training.records), training.converged, settings)

@@ -26,7 +26,9 @@ _DIMENSIONS = {
 }
 
 
-def save_mixture(mixture: Mixture, path: str, overwrite: bool = False, provenance: dict[str, Any] | None = None) -> None:
+def save_mixture(
+    mixture: Mixture, path: str, overwrite: bool = False, provenance: dict[str, Any] | None = None
+) -> None:
     """Write a mixture to a folder; it appears whole or not at all.
 
     Parameters
@@ -46,13 +48,21 @@ def save_mixture(mixture: Mixture, path: str, overwrite: bool = False, provenanc
         raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
     partial = f"{path}.{uuid.uuid4().hex[:8]}.partial"
     group = zarr.open_group(partial, mode="w")
-    group.attrs.update({"format": FORMAT, "format_version": FORMAT_VERSION, "version": mixture.version,
-                        "feature_shape": list(mixture.feature_shape), "provenance": provenance or {}})
+    group.attrs.update(
+        {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "version": mixture.version,
+            "feature_shape": list(mixture.feature_shape),
+            "provenance": provenance or {},
+        }
+    )
     for name, dimensions in _DIMENSIONS.items():
         array = getattr(mixture, name)
         chunks = tuple(max(1, n) for n in array.shape)
-        stored = group.create_array(name, shape=array.shape, dtype=array.dtype, chunks=chunks,
-                                    dimension_names=dimensions, compressors=None)
+        stored = group.create_array(
+            name, shape=array.shape, dtype=array.dtype, chunks=chunks, dimension_names=dimensions, compressors=None
+        )
         if array.size:
             stored[...] = array
     if os.path.exists(path):
@@ -78,9 +88,12 @@ def load_mixture(path: str) -> Mixture:
     attributes = dict(group.attrs)
     if attributes.get("format") != FORMAT:
         raise ValueError(f"{path}: format is {attributes.get('format')!r}, expected {FORMAT!r}")
-    if not isinstance(attributes.get("format_version"), int) or attributes["format_version"] > FORMAT_VERSION:
-        raise ValueError(f"{path}: written in format {attributes.get('format_version')}, this version reads up to "
-                         f"{FORMAT_VERSION}; update vmfa_dask to load it")
+    format_version = attributes.get("format_version")
+    if not isinstance(format_version, int) or format_version > FORMAT_VERSION:
+        raise ValueError(
+            f"{path}: written in format {format_version}, this version reads up to "
+            f"{FORMAT_VERSION}; update vmfa_dask to load it"
+        )
     missing = [name for name in _DIMENSIONS if name not in group]
     if missing:
         raise ValueError(f"{path}: the arrays {missing} are missing; the file is incomplete")

@@ -1,4 +1,4 @@
-"""Row shards in: a Zarr array as a source of rows (DESIGN: rows never leave their stored dtype). May import: values, zarr.
+"""Row shards in: a Zarr array as a source of rows, in their stored dtype. May import: values, zarr.
 
 A source is opened by URL wherever it is needed; what travels between processes is the URL and the array's name.
 """
@@ -17,7 +17,7 @@ from vmfa_dask.values import check_table
 Rows = NDArray[Any]
 
 
-def open_array(url: str, name: str | None = None) -> zarr.Array:
+def open_array(url: str, name: str | None = None) -> zarr.Array[Any]:
     """Open a Zarr v2 or v3 array for reading.
 
     Parameters
@@ -45,8 +45,9 @@ def open_array(url: str, name: str | None = None) -> zarr.Array:
         name = arrays[0]
     if name not in arrays:
         found = ", ".join(repr(key) for key in arrays) or "none"
-        raise ValueError(f"{url} is a group with the arrays {found}; choose one by the argument array=..., "
-                         f"found array={name!r}")
+        raise ValueError(
+            f"{url} is a group with the arrays {found}; choose one by the argument array=..., found array={name!r}"
+        )
     member = node[name]
     assert isinstance(member, zarr.Array)
     return member
@@ -106,8 +107,10 @@ class ZarrRows:
             block = np.asarray(self._array[start:stop]).reshape(stop - start, -1)
         except Exception as error:
             first, last = start // self.chunk_rows, (stop - 1) // self.chunk_rows
-            raise OSError(f"{self.label}: rows {start}:{stop} (chunks {first} to {last} along the first axis) cannot be "
-                          f"read: {type(error).__name__}: {error}") from error
+            raise OSError(
+                f"{self.label}: rows {start}:{stop} (chunks {first} to {last} along the first axis) cannot be "
+                f"read: {type(error).__name__}: {error}"
+            ) from error
         block = np.ascontiguousarray(block)
         block.flags.writeable = False
         with self._lock:
