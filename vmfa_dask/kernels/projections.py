@@ -59,6 +59,26 @@ def project(
     return signature, codegen
 
 
+@intrinsic
+def prefetch_ahead(typingctx: Any, packed: Any, first: Any, n_lines: Any) -> Any:
+    """Ask for `n_lines` cache lines of parameters from element `first` of the flat `packed` on, into the second level.
+
+    `first` may lie behind the component's own parameters: those of the next component follow in memory, and a hint
+    for an address outside the array has no effect.
+    """
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        base = context.make_array(packed)(context, builder, arguments[0]).data
+        per_line = vector.CACHE_LINE_BYTES * 8 // packed.dtype.bitwidth
+        loop = vector.Loop(builder, vector.INT64(0), arguments[2], 1, [])
+        index = builder.add(arguments[1], builder.mul(loop.index, vector.INT64(per_line)))
+        vector.prefetch(builder, base, index, locality=2)
+        loop.close([])
+        return context.get_dummy_value()
+
+    return types.void(packed, first, n_lines), codegen
+
+
 class _Projection:
     """Writes the code of one `project`: vectors per cache line, single vectors, then single features."""
 

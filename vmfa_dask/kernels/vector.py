@@ -104,12 +104,12 @@ def splat(builder: ir.IRBuilder, value: Any, lanes: int) -> Any:
     return _shuffle(builder, one, one, [0] * lanes)
 
 
-def prefetch(builder: ir.IRBuilder, base: Any, index: Any) -> None:
-    """Ask for the cache line that holds ``base[index]``, for reading."""
+def prefetch(builder: ir.IRBuilder, base: Any, index: Any, locality: int = 3) -> None:
+    """Ask for the cache line that holds ``base[index]``, for reading; locality 3 is the first level, 2 the second."""
     address = builder.bitcast(builder.gep(base, [index]), ir.IntType(8).as_pointer())
     kind = ir.FunctionType(ir.VoidType(), [address.type, INT32, INT32, INT32])
     function = builder.module.globals.get("llvm.prefetch.p0") or ir.Function(builder.module, kind, "llvm.prefetch.p0")
-    builder.call(function, [address, INT32(0), INT32(3), INT32(1)])
+    builder.call(function, [address, INT32(0), INT32(locality), INT32(1)])
 
 
 def _shuffle(builder: ir.IRBuilder, a: Any, b: Any, lanes: list[int]) -> Any:
