@@ -1,6 +1,7 @@
 """The complete algorithm (paper, Algorithm 2): initialise, warm up, train. Start reading here.
 
-The E-step is `e_step.py`, the M-step `m_step.py`; how a pass is spread over tasks is `iteration.py`.
+The E-step is `e_step.py`, the M-step `m_step.py`; how a pass is spread over tasks is `iteration.py`, when a phase ends
+is `state.py`.
 """
 
 from __future__ import annotations
@@ -9,68 +10,76 @@ import math
 import time
 from collections.abc import Callable
 
-from vmfa_dask.em.context import Step
 from vmfa_dask.em.executor import Executor
 from vmfa_dask.em.initialization import initialize
 from vmfa_dask.em.iteration import run_pass
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.seeding import Start
+from vmfa_dask.em.state import DONE, RunState
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR
 from vmfa_dask.em.tasks import BlockReport
 
 
 class Training:
-    """A run of variational EM; `records` grows by one per pass over the rows."""
+    """A run of variational EM.
 
-    def __init__(self, executor: Executor, on_record: Callable[[IterationRecord], None] = lambda record: None) -> None:
-        self.executor, self.on_record = executor, on_record
-        self.records: list[IterationRecord] = []
-        self.step = Step(iteration=0, parameters=0, graph=0, search=True, update=False)
-        self.n_distinct_seeds = 0
-        self.converged = False
+    Parameters
+    ----------
+    executor : who runs the tasks
+    on_record : called with the record of each pass
+    on_state : called with the state after each pass, before the versions that it no longer needs are forgotten
+    """
 
-    def run(self, start: Start | None = None) -> None:
-        """Initialise, then warm up, then train, each until the free energy has converged; then evaluate once more."""
-        self.n_distinct_seeds = initialize(self.executor, start)
-        settings = self.executor.settings
-        self._repeat("warm-up", settings.max_warmup_iter, settings.warmup_tol)
-        self.converged = self._repeat("training", settings.max_iter, settings.tol)
-        self._advance("final", search=False, update=False)
+    def __init__(
+        self,
+        executor: Executor,
+        on_record: Callable[[IterationRecord], None] = lambda record: None,
+        on_state: Callable[[RunState], None] = lambda state: None,
+    ) -> None:
+        self.executor, self.on_record, self.on_state = executor, on_record, on_state
 
-    def _repeat(self, phase: str, most: int, tol: float) -> bool:
-        """Passes of one phase until convergence: (F(t) − F(t−1)) / |F(t−1)| < tol."""
-        for k in range(most):
-            self._advance(phase, search=True, update=phase == "training")
-            if k > 0 and self.records[-1].change < tol:
-                return True
-        return False
+    def run(self, start: Start | None = None, state: RunState | None = None) -> RunState:
+        """Initialise (or go on from `state`), warm up, train, each until the free energy has converged, then evaluate.
 
-    def _advance(self, phase: str, search: bool, update: bool) -> None:
+        Returns
+        -------
+        The state after the last pass; ``state.parameters`` is the version of the fitted parameters.
+        """
+        if state is None:
+            state = RunState.first(self.executor.settings, initialize(self.executor, start))
+            self.on_state(state)
+        while state.phase != DONE:
+            state = self.advance(state)
+        return state
+
+    def advance(self, state: RunState) -> RunState:
         """One pass: variational E-step, neighbour update and, in training, the M-step."""
-        old = self.step
-        step = Step(old.iteration, old.parameters, old.graph, search, update)
         begin = time.perf_counter()
-        reports = run_pass(self.executor, step)
-        record = self._record(phase, reports, time.perf_counter() - begin)
-        self.records.append(record)
-        self.step = Step(step.iteration + 1, step.parameters + update, step.graph + search, search, update)
-        self.executor.discard(POSTERIOR, step.iteration)
-        if search:
-            self.executor.discard(GRAPH, step.graph)
-        if update:
-            self.executor.discard(PARAMETERS, step.parameters)
+        reports = run_pass(self.executor, state.step)
+        record = self._record(state, reports, time.perf_counter() - begin)
+        following = state.after(record, self.executor.settings)
         self.on_record(record)
+        self.on_state(following)
+        self._forget(state, following)
+        return following
 
-    def _record(self, phase: str, reports: list[BlockReport], seconds: float) -> IterationRecord:
+    def _forget(self, old: RunState, new: RunState) -> None:
+        """Let the storage drop the versions that the new state has replaced."""
+        self.executor.discard(POSTERIOR, old.iteration)
+        for kind, before, now in ((GRAPH, old.graph, new.graph), (PARAMETERS, old.parameters, new.parameters)):
+            if now > before:
+                self.executor.discard(kind, before)
+
+    def _record(self, state: RunState, reports: list[BlockReport], seconds: float) -> IterationRecord:
         tally = reports[0].tally
         free_energy = tally.free_energy / tally.n_rows
-        before = self.records[-1] if self.records else None
+        before = state.records[-1] if state.records else None
         change = (free_energy - before.free_energy) / max(abs(before.free_energy), 1e-300) if before else math.nan
         updates = [report.update for report in reports if report.update is not None]
         alive = before.n_alive if before else self.executor.settings.n_components
         return IterationRecord(
-            self.step.iteration,
-            phase,
+            state.iteration,
+            state.phase,
             free_energy,
             change,
             tally.n_joints / tally.n_rows,

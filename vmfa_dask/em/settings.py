@@ -73,6 +73,7 @@ class Settings:
         for name, low in lowest.items():
             value = getattr(self, name)
             _require(_is_integer(value) and value >= low, name, value, f"an integer >= {low}")
+        _require(self.random_state < 2**63, "random_state", self.random_state, "an integer below 2**63")
         for name in ("tol", "warmup_tol"):
             value = getattr(self, name)
             _require(isinstance(value, int | float) and 0 <= value < 1, name, value, "a number in [0, 1)")

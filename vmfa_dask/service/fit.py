@@ -218,14 +218,12 @@ def _report(record: IterationRecord, progress: Progress | None) -> None:
 
 
 def _train(executor: Executor, settings: Settings, start: Start | None, report: Progress) -> Fit:
-    training = Training(executor, report)
-    training.run(start)
-    if training.n_distinct_seeds < settings.n_components:
+    state = Training(executor, report).run(start)
+    if state.n_distinct_seeds < settings.n_components:
         warnings.warn(
-            f"only {training.n_distinct_seeds} of n_components={settings.n_components} seeds are distinct rows: "
+            f"only {state.n_distinct_seeds} of n_components={settings.n_components} seeds are distinct rows: "
             "the data has fewer distinct rows than components, or nearly so",
             stacklevel=3,
         )
-    version = training.step.parameters
-    mixture = executor.results([executor.submit("load-model", 0, load_mixture, version)])[0]
-    return Fit(MixtureModel.of(mixture), tuple(training.records), training.converged, settings)
+    mixture = executor.results([executor.submit("load-model", 0, load_mixture, state.parameters)])[0]
+    return Fit(MixtureModel.of(mixture), state.records, state.converged, settings)

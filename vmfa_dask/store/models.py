@@ -60,8 +60,15 @@ def save_mixture(
     for name, dimensions in _DIMENSIONS.items():
         array = getattr(mixture, name)
         chunks = tuple(max(1, n) for n in array.shape)
+        # Zarr reads a chunk that is gone as fill values: NaN tells it from numbers that were saved.
         stored = group.create_array(
-            name, shape=array.shape, dtype=array.dtype, chunks=chunks, dimension_names=dimensions, compressors=None
+            name,
+            shape=array.shape,
+            dtype=array.dtype,
+            chunks=chunks,
+            dimension_names=dimensions,
+            compressors=None,
+            fill_value=np.nan,
         )
         if array.size:
             stored[...] = array
@@ -102,6 +109,8 @@ def load_mixture(path: str) -> Mixture:
         stored = group[name]
         assert isinstance(stored, zarr.Array)
         arrays[name] = np.asarray(stored[...]) if stored.size else np.empty(stored.shape, stored.dtype)
+        if not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{path}: the array {name!r} lacks numbers; the file is incomplete")
     shape: Any = attributes["feature_shape"]
     version: Any = attributes["version"]
     return Mixture(**arrays, feature_shape=tuple(shape), version=int(version))

@@ -1,0 +1,123 @@
+"""Inference against SciPy's normal densities, with every component; what is no row of the model is refused."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+
+from tests.samples import draw, images, make_mixture, parameters
+from tests.twins.mixture import Dense
+from vmfa_dask import MixtureModel
+from vmfa_dask.values import Mixture
+
+
+def log_joints(mixture: Mixture, rows: np.ndarray) -> np.ndarray:
+    """(n, C) log-joints by SciPy."""
+    dense = Dense.of(mixture)
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(dense.weights)
+    columns = [multivariate_normal(dense.means[c], dense.covariance(c)).logpdf(rows) for c in range(len(log_weights))]
+    return np.atleast_2d(np.array(columns).T.reshape(len(rows), -1)) + log_weights
+
+
+@pytest.mark.parametrize(("dtype", "stored", "n_factors", "rounding"),
+                         [("float64", "float64", 3, 1e-11), ("float32", "float32", 3, 3e-6), ("float32", "uint8", 3, 3e-6),
+                          ("float64", "float64", 1, 1e-11), ("float32", "float64", 1, 3e-6)])
+def test_scores_and_labels(dtype: str, stored: str, n_factors: int, rounding: float) -> None:
+    mixture = make_mixture(6, 11, n_factors, dtype=dtype, spread=2.0)
+    if stored == "uint8":
+        mixture = Mixture(mixture.weights, mixture.means + np.float32(20), mixture.loadings, mixture.noise_variances)
+    rows, model = draw(mixture, 5000, dtype=stored), MixtureModel.of(mixture)  # more rows than one block
+    joints = log_joints(mixture, rows.astype(np.float64))
+    known = logsumexp(joints, axis=1)
+    scores = model.score_samples(rows)
+    assert scores.dtype == np.float64
+    np.testing.assert_allclose(scores, known, rtol=rounding, atol=10 * rounding)
+    assert model.score(rows) == pytest.approx(known.mean(), rel=rounding)
+    first, second = np.sort(joints, axis=1)[:, :-3:-1].T
+    clear = first - second > 1e-3
+    np.testing.assert_array_equal(model.predict(rows)[clear], joints.argmax(axis=1)[clear])
+
+
+def test_offset_is_part_of_the_density() -> None:
+    plain = make_mixture(3, 5, 1)
+    offset = np.array([1e6, -3, 0, 2.5e5, 7])
+    shifted = MixtureModel(plain.weights, plain.means, plain.loadings, plain.noise_variances, (5,), offset)
+    rows = draw(plain, 50)
+    np.testing.assert_allclose(shifted.score_samples(rows + offset), MixtureModel.of(plain).score_samples(rows), rtol=1e-8)
+    np.testing.assert_allclose(shifted.component_means, plain.means + offset)
+
+
+def test_images_keep_their_shape() -> None:
+    m = make_mixture(3, 12, 1, dtype="float32")
+    model = MixtureModel(m.weights, m.means, m.loadings, m.noise_variances, (2, 2, 3))
+    rows = images(40, (2, 2, 3))
+    assert model.component_means.shape == (3, 2, 2, 3)
+    np.testing.assert_array_equal(model.score_samples(rows), model.score_samples(rows.reshape(40, 12)))
+    np.testing.assert_array_equal(model.predict(rows), model.predict(rows.reshape(40, 12)))
+
+
+def test_rows_of_any_layout_score_the_same() -> None:
+    model = MixtureModel.of(make_mixture(3, 6, 1))
+    rows = draw(model, 100)
+    expected = model.score_samples(rows)
+    for other in (np.asfortranarray(rows), np.repeat(rows, 2, axis=0)[::2], rows.tolist(), rows.astype(">f8")):
+        np.testing.assert_array_equal(model.score_samples(other), expected)
+
+
+def test_scoring_changes_nothing() -> None:
+    model = MixtureModel.of(make_mixture(3, 6, 1))
+    rows = draw(model, 20)
+    before, known = rows.copy(), parameters(model)
+    model.score_samples(rows)
+    model.predict(rows)
+    np.testing.assert_array_equal(rows, before)
+    assert parameters(model) == known
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [(np.zeros(6), r"reshape\(1, -1\)"), (np.zeros((3, 5)), "rows have 5 features, the model has 6"),
+     (np.zeros((3, 2, 4)), "rows have 8 features, the model has 6"), (np.zeros((3, 6), complex), "complex128"),
+     (np.array([["a"] * 6]), "dtype"), (np.full((4, 6), np.nan), "row 0 holds NaN or infinity"),
+     (np.array([[0.0] * 6, [0, 0, np.inf, 0, 0, 0]]), "row 1 holds NaN or infinity")])
+@pytest.mark.parametrize("method", ["score_samples", "predict", "score"])
+def test_what_is_no_row_is_refused(x: np.ndarray, message: str, method: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        getattr(MixtureModel.of(make_mixture(3, 6, 1)), method)(x)
+
+
+def test_far_rows_keep_finite_scores() -> None:
+    model = MixtureModel(np.ones(1), np.zeros((1, 8)), np.zeros((1, 1, 8)), np.ones((1, 8)))
+    assert model.score_samples(np.full((1, 8), 1e4))[0] == pytest.approx(-400000007.35, rel=1e-9)
+
+
+def test_dropped_components_leave_the_model() -> None:
+    m = make_mixture(4, 5, 1)
+    model = MixtureModel.of(Mixture(np.array([0.5, 0, 0.25, 0.25]), m.means, m.loadings, m.noise_variances))
+    assert model.n_components == 3
+    np.testing.assert_array_equal(model.means, m.means[[0, 2, 3]])
+    assert model.weights.sum() == pytest.approx(1, abs=1e-15)
+
+
+def test_number_of_parameters() -> None:
+    assert MixtureModel.of(make_mixture(7, 20, 3)).n_parameters == 6 + 7 * 20 * 5
+
+
+@pytest.mark.parametrize("trip", ["save", "pickle", "copy"])
+def test_round_trips_score_the_same(tmp_path: Path, trip: str) -> None:
+    model = MixtureModel.of(make_mixture(3, 6, 1, dtype="float32"))
+    rows = draw(model, 30, dtype="float32")
+    if trip == "save":
+        model.save(tmp_path / "m.zarr")
+        other = MixtureModel.load(tmp_path / "m.zarr")
+    else:
+        other = pickle.loads(pickle.dumps(model)) if trip == "pickle" else copy.deepcopy(model)
+    assert parameters(other) == parameters(model)
+    np.testing.assert_array_equal(other.score_samples(rows), model.score_samples(rows))

@@ -1,0 +1,91 @@
+"""Plans cover every row and component once, follow the chunks of the rows, and project the memory that they need."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vmfa_dask.em.plan import BLOCK_BYTES, make_plan, projected_bytes
+from vmfa_dask.em.rows import ArrayRows
+from vmfa_dask.em.settings import Settings
+
+
+class Shape:
+    """A row source of a size, without rows."""
+
+    def __init__(self, n_rows: int, n_features: int, dtype: str = "uint8", chunk_rows: int = 1) -> None:
+        self.n_rows, self.feature_shape, self.chunk_rows = n_rows, (n_features,), chunk_rows
+        self.dtype: np.dtype = np.dtype(dtype)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        raise AssertionError("a plan reads no rows")
+
+    def describe(self, row: int) -> str:
+        raise AssertionError("a plan describes no rows")
+
+
+def covers(ranges: tuple[tuple[int, int], ...], n: int) -> bool:
+    edges = [ranges[0][0], *(stop for _, stop in ranges)]
+    return edges[0] == 0 and edges[-1] == n and list(ranges) == list(zip(edges, edges[1:], strict=False)) and all(
+        a < b for a, b in ranges)
+
+
+@pytest.mark.parametrize("n_rows", [10, 1003, 50_000])
+@pytest.mark.parametrize("chunk_rows", [1, 100, 7777])
+@pytest.mark.parametrize("n_groups", [None, 1, 3, 64])
+def test_every_row_and_component_once(n_rows: int, chunk_rows: int, n_groups: int | None) -> None:
+    plan = make_plan(Shape(n_rows, 3072, chunk_rows=chunk_rows), Settings(10), n_groups)
+    assert covers(plan.groups, n_rows)
+    assert covers(plan.component_blocks, 10)
+    assert plan.n_rows == n_rows
+    assert 0 < plan.tile_rows <= plan.block_rows
+    if n_groups is not None:
+        assert len(plan.groups) <= n_groups
+
+
+def test_groups_and_blocks_begin_at_chunks() -> None:
+    plan = make_plan(Shape(50_000, 3072, chunk_rows=500), Settings(100, truncation=3))
+    assert len(plan.groups) > 1
+    assert all(start % 500 == 0 for start, _ in plan.groups)
+    assert plan.block_rows % 500 == 0
+
+
+def test_few_large_chunks_are_cut() -> None:
+    plan = make_plan(Shape(1000, 8, chunk_rows=600), Settings(10), n_groups=4)
+    assert len(plan.groups) == 4
+
+
+def test_many_components_are_cut_into_blocks() -> None:
+    plan = make_plan(Shape(10**6, 3072), Settings(60_000))
+    assert len(plan.component_blocks) > 1
+    assert covers(plan.component_blocks, 60_000)
+
+
+def test_blocks_are_bounded_in_bytes() -> None:
+    plan = make_plan(Shape(10**8, 3072, "float64"), Settings(100))
+    assert plan.block_rows * 3072 * 8 <= BLOCK_BYTES
+
+
+@pytest.mark.parametrize("n_groups", [0, -1])
+def test_no_groups_are_refused(n_groups: int) -> None:
+    with pytest.raises(ValueError, match=f"n_groups={n_groups}"):
+        make_plan(Shape(100, 8), Settings(10), n_groups)
+
+
+def test_plan_is_a_function_of_data_and_settings() -> None:
+    assert make_plan(Shape(5000, 20), Settings(10)) == make_plan(ArrayRows(np.zeros((5000, 20), np.uint8)), Settings(10))
+
+
+def test_projection_grows_with_what_it_counts() -> None:
+    def project(n_rows: int = 20_000, d: int = 300, c: int = 50, h: int = 5, dtype: str = "uint8") -> dict[str, int]:
+        rows, settings = Shape(n_rows, d, dtype), Settings(c, h)
+        return projected_bytes(rows, settings, make_plan(rows, settings, 2))
+
+    base = project()
+    assert base["model"] >= 50 * 300 * 7 * 4
+    assert base["statistics"] >= 50 * 300 * 7 * 8
+    assert base["rows"] >= 10_000 * 300
+    assert project(c=500)["model"] > 9 * base["model"]
+    assert project(h=10)["statistics"] > 1.6 * base["statistics"]
+    assert project(dtype="float64")["rows"] > 4 * base["rows"]
+    assert project(n_rows=10**9)["rows"] < 2**30  # blocks are bounded, whatever the number of rows

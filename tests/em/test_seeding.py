@@ -1,0 +1,124 @@
+"""Seeds are rows of the data, drawn from the distribution that AFK-MC² defines; every start is one the algorithm can use."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from tests.em.runs import make_context
+from tests.samples import draw, images, make_mixture
+from tests.twins.seeding import third_seed
+from vmfa_dask.em.context import RunContext
+from vmfa_dask.em.executor import SerialExecutor
+from vmfa_dask.em.initialization import initialize
+from vmfa_dask.em.seeding import initial_components
+from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.storage import START
+
+LEVEL = 1e-3
+
+
+def seeded(rows: np.ndarray, settings: Settings, n_groups: int | None = None) -> tuple[RunContext, int]:
+    context = make_context(rows, settings, n_groups)
+    return context, initialize(SerialExecutor(context))
+
+
+def rows_of(context: RunContext) -> np.ndarray:
+    return context.storage.read(START, 0, 1)["seed_rows"]
+
+
+@pytest.mark.parametrize("method", ["afkmc2", "uniform"])
+@pytest.mark.parametrize("n_groups", [1, 3])
+def test_seeds_are_distinct_rows(method: str, n_groups: int) -> None:
+    data = images(600, (4, 4, 3))
+    settings = Settings(25, 3, init_params=method, random_state=3)
+    context, n_distinct = seeded(data, settings, n_groups)
+    rows, mixture = rows_of(context), context.mixture(0)
+    assert len(set(rows.tolist())) == 25
+    assert n_distinct == 25
+    np.testing.assert_allclose(mixture.means + mixture.offset, data.reshape(600, -1)[rows], rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["afkmc2", "uniform"])
+def test_seeds_do_not_depend_on_the_groups(method: str) -> None:
+    data = draw(make_mixture(6, 5, 1), 500)
+    starts = [rows_of(seeded(data, Settings(20, 1, init_params=method, precision="float64"), n)[0]) for n in (1, 2, 7)]
+    np.testing.assert_array_equal(starts[1], starts[0])
+    np.testing.assert_array_equal(starts[2], starts[0])
+
+
+def test_other_random_states_give_other_seeds() -> None:
+    data = draw(make_mixture(6, 5, 1), 500)
+    starts = [set(rows_of(seeded(data, Settings(20, 1, random_state=k))[0]).tolist()) for k in range(3)]
+    assert starts[0] != starts[1] != starts[2] != starts[0]
+
+
+@pytest.mark.parametrize("length", [1, 2, 6])
+def test_chains_have_the_distribution_of_afkmc2(length: int) -> None:
+    data = np.array([[0.0, 0], [1, 0], [0, 2], [6, 6], [7, 6], [-9, 3]])
+    n, runs = len(data), 1500
+    second, third = third_seed(data, length)
+    triples = np.array([
+        rows_of(seeded(data, Settings(3, 1, chain_length=length, random_state=k, precision="float64"), n_groups=2)[0])
+        for k in range(runs)])
+    counts = [np.bincount(triples[:, k], minlength=n) for k in range(3)]
+    assert chisquare(counts[0]).pvalue > LEVEL
+    assert chisquare(counts[1], runs * second.mean(axis=0)).pvalue > LEVEL
+    assert chisquare(counts[2], runs * third).pvalue > LEVEL
+    pairs = np.zeros((n, n))
+    np.add.at(pairs, (triples[:, 0], triples[:, 1]), 1)
+    possible = second > 1e-12
+    assert pairs[~possible].sum() == 0
+    assert chisquare(pairs[possible], runs / n * second[possible] / second[possible].sum() * n).pvalue > LEVEL
+
+
+def test_uniform_seeds_are_uniform() -> None:
+    data = draw(make_mixture(2, 3, 1), 12)
+    settings = [Settings(3, 1, init_params="uniform", random_state=k) for k in range(1500)]
+    chosen = np.array([rows_of(seeded(data, s, 1)[0]) for s in settings])
+    assert all(len(set(row)) == 3 for row in chosen.tolist())
+    for k in range(3):
+        assert chisquare(np.bincount(chosen[:, k], minlength=12)).pvalue > LEVEL
+
+
+def test_uniform_seeds_may_be_all_rows() -> None:
+    data = draw(make_mixture(2, 3, 1), 40)
+    context, _ = seeded(data, Settings(40, 1, init_params="uniform"))
+    assert sorted(rows_of(context).tolist()) == list(range(40))
+
+
+def test_start_parameters_and_variational_parameters() -> None:
+    data = draw(make_mixture(6, 5, 1), 500)
+    settings = Settings(20, 3, truncation=4, neighborhood=6, precision="float64")
+    context, _ = seeded(data, settings, n_groups=3)
+    mixture, graph = context.mixture(0), context.graph(0).neighbors
+    np.testing.assert_allclose(mixture.weights, 1 / 20)
+    np.testing.assert_allclose(mixture.noise_variances, np.tile(data.var(axis=0), (20, 1)), rtol=1e-12)
+    assert mixture.loadings.min() >= 0
+    assert mixture.loadings.max() < 1
+    assert chisquare(np.bincount((mixture.loadings.ravel() * 10).astype(int), minlength=10)).pvalue > LEVEL
+    assert graph.shape == (20, 6)
+    assert all(len(set(row)) == 6 for row in graph.tolist())
+    kept = np.concatenate([initial_components(context, group) for group in range(3)])
+    assert kept.shape == (500, 4)
+    assert all(len(set(row)) == 4 for row in kept.tolist())
+    assert (kept.min(), kept.max()) == (0, 19)
+    for component, row in enumerate(rows_of(context)):
+        assert component in kept[row]
+
+
+def test_narrow_rows_with_a_large_offset_are_shifted() -> None:
+    data = draw(make_mixture(3, 4, 1), 200)
+    data[:, 1] += 1e6
+    for precision, expected in (("float32", data[:, 1].mean()), ("float64", 0.0)):
+        context, _ = seeded(data, Settings(3, 1, precision=precision))
+        assert context.offset()[1] == pytest.approx(expected, rel=1e-12)
+        assert not context.offset()[[0, 2, 3]].any()
+
+
+def test_fewer_distinct_rows_than_components_are_counted() -> None:
+    data = np.repeat(np.array([[0.0, 0, 0], [5, 5, 5], [9, 0, 9]]), 50, axis=0)
+    for method in ("afkmc2", "uniform"):
+        _, n_distinct = seeded(data, Settings(6, 1, init_params=method))
+        assert 1 < n_distinct <= 3

@@ -1,0 +1,51 @@
+"""Kernels called the way the algorithm calls them, on arrays of a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmfa_dask.em.precision import Precision, derive
+from vmfa_dask.em.threads import Cores
+from vmfa_dask.kernels.log_joints import log_joints
+from vmfa_dask.kernels.moments import component_moments
+from vmfa_dask.values import Float64, Int32, Int64, Mixture, Moments
+
+
+def grouped(owners: NDArray[Any], rows: NDArray[Any], n_components: int) -> tuple[Int32, Int64]:
+    """Pairs of row and component as (members grouped by component, offsets)."""
+    order = np.argsort(owners, kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=n_components))])
+    return rows[order].astype(np.int32), indptr
+
+
+def evaluate(mixture: Mixture, rows: NDArray[Any], members: Int32, indptr: Int64, n_threads: int = 1) -> Float64:
+    """Log-joints of grouped pairs of rows and components."""
+    cores = Cores(n_threads)
+    p = derive(mixture, cores)
+    joints = np.full(len(members), np.nan)
+    cores.run(
+        lambda a, b: log_joints(rows, members, indptr, a, b, p.packed, p.log_norms, p.precise_slot, p.packed_precise,
+                                p.factors, p.tile, joints),
+        cores.split_by_work(indptr))
+    return joints
+
+
+def sum_moments(mixture: Mixture, rows: NDArray[Any], members: Int32, indptr: Int64, weights: Float64, totals: Moments,
+                n_threads: int = 1) -> Precision:
+    """Add the moments of grouped pairs with responsibilities `weights` to `totals`."""
+    cores = Cores(n_threads)
+    p = derive(mixture, cores)
+    cores.run(
+        lambda a, b: component_moments(rows, members, indptr, weights, a, b, p.packed, p.precise_slot, p.packed_precise,
+                                       p.cholesky, mixture.means, p.factors, p.tile, totals.counts, totals.factor_moments,
+                                       totals.moments),
+        cores.split_by_work(indptr))
+    return p
+
+
+def no_moments(c: int, h: int, d: int) -> Moments:
+    """Moments of nothing."""
+    return Moments(np.zeros(c), np.zeros((c, h + 1, h + 1)), np.zeros((c, h + 2, d)))

@@ -1,0 +1,124 @@
+"""Log-joints against dense Gaussians: types of rows and parameters, numbers of factors, widths, group sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.kernels.calls import evaluate, grouped
+from tests.samples import draw, make_mixture
+from tests.twins.mixture import Dense, log_joint
+from vmfa_dask.em.precision import derive
+from vmfa_dask.em.threads import Cores
+from vmfa_dask.values import Mixture
+
+# A log-joint is right to this part of ½ Σ t²/σ² plus its constants.
+ROUNDING = {"float32": 2e-6, "float64": 1e-12}
+
+# Every dtype of rows, every number of factors and both precisions; each line is one compilation.
+TYPES = [
+    ("uint8", "float32", 0), ("uint8", "float32", 3), ("uint8", "float32", 10), ("uint8", "float64", 5),
+    ("int16", "float32", 1), ("int16", "float64", 0), ("float32", "float32", 0), ("float32", "float32", 1),
+    ("float32", "float32", 3), ("float32", "float32", 5), ("float32", "float64", 10), ("float64", "float64", 1),
+    ("float64", "float64", 3),
+]
+
+
+def expected(mixture: Mixture, rows: np.ndarray, members: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log-joints of the pairs, and the scale of their rounding errors."""
+    dense = Dense.of(mixture)
+    owners = np.repeat(np.arange(mixture.n_components), np.diff(indptr))
+    joints = np.array([log_joint(dense, c, rows[i]) for c, i in zip(owners, members, strict=True)])
+    terms = (rows[members].astype(np.float64) - dense.means[owners]) ** 2 / dense.noise_variances[owners]
+    return joints, 1.0 + 0.5 * terms.sum(axis=1) + np.abs(joints)
+
+
+@pytest.mark.parametrize(("stored", "precision", "n_factors"), TYPES)
+def test_equals_dense_gaussians(stored: str, precision: str, n_factors: int) -> None:
+    for n_features in (1, 7, 64, 131):
+        mixture = make_mixture(5, n_features, n_factors, seed=n_features, dtype=precision)
+        offset = 12.0 if stored == "uint8" else 0.0
+        mixture = Mixture(mixture.weights, mixture.means + np.asarray(offset, precision), mixture.loadings,
+                          mixture.noise_variances)
+        rows = draw(mixture, 23, dtype=stored)
+        # Groups of 23, 1, 0, 8 and 10 rows: full tiles, rests of tiles, a single row, an empty component.
+        sizes = [23, 1, 0, 8, 10]
+        owners = np.repeat(np.arange(5), sizes)
+        chosen = np.concatenate([np.random.default_rng(c).permutation(23)[:size] for c, size in enumerate(sizes)])
+        members, indptr = grouped(owners, chosen, 5)
+        joints, scale = expected(mixture, rows, members, indptr)
+        found = evaluate(mixture, rows, members, indptr)
+        np.testing.assert_array_less(np.abs(found - joints) / scale, ROUNDING[precision])
+
+
+@pytest.mark.parametrize("n_features", [1023, 1024, 1025, 2050])
+def test_wide_rows_cross_tiles_of_features(n_features: int) -> None:
+    mixture = make_mixture(1, n_features, 3, dtype="float32")
+    rows = draw(mixture, 2, dtype="float32")
+    members, indptr = grouped(np.zeros(2, int), np.arange(2), 1)
+    joints, scale = expected(mixture, rows, members, indptr)
+    np.testing.assert_array_less(np.abs(evaluate(mixture, rows, members, indptr) - joints) / scale, ROUNDING["float32"])
+
+
+def test_a_single_row() -> None:
+    mixture = make_mixture(1, 20, 3, dtype="float32")
+    rows = draw(mixture, 1, dtype="float32")
+    members, indptr = grouped(np.zeros(1, int), np.zeros(1, int), 1)
+    joints, scale = expected(mixture, rows, members, indptr)
+    np.testing.assert_array_less(np.abs(evaluate(mixture, rows, members, indptr) - joints) / scale, ROUNDING["float32"])
+
+
+def ill_conditioned() -> Mixture:
+    """Two components of 40 features: noise far below the loadings in the first, an ordinary second one."""
+    mixture = make_mixture(2, 40, 3, dtype="float32")
+    noise = mixture.noise_variances.copy()
+    noise[0] = 1e-5
+    return Mixture(mixture.weights, mixture.means, mixture.loadings, noise)
+
+
+def test_cancelling_components_are_evaluated_precisely() -> None:
+    mixture = ill_conditioned()
+    assert derive(mixture, Cores(1)).precise_slot.tolist() == [0, -1]
+    rows = draw(mixture, 50, dtype="float32")
+    members, indptr = grouped(np.repeat([0, 1], 50), np.tile(np.arange(50), 2), 2)
+    joints, _ = expected(mixture, rows, members, indptr)
+    # Absolute errors, where Σ t²/σ² is some 10⁷ and the distance itself some 40 for rows of the component.
+    own = np.flatnonzero(np.abs(joints[:50]) < 1e3)
+    assert len(own) > 10
+    found = evaluate(mixture, rows, members, indptr)
+    np.testing.assert_allclose(found[own], joints[own], atol=1e-4)
+    np.testing.assert_allclose(found, joints, rtol=1e-5)
+
+
+def test_dropped_component_is_minus_infinity() -> None:
+    mixture = make_mixture(3, 9, 3, dtype="float32")
+    mixture = Mixture(np.array([0.4, 0.0, 0.6]), mixture.means, mixture.loadings, mixture.noise_variances)
+    rows = draw(mixture, 8, dtype="float32")
+    members, indptr = grouped(np.repeat([0, 1, 2], 8), np.tile(np.arange(8), 3), 3)
+    found = evaluate(mixture, rows, members, indptr)
+    assert np.all(found[8:16] == -np.inf)
+    assert np.isfinite(np.delete(found, np.s_[8:16])).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_non_finite_rows_give_non_finite_joints_and_disturb_no_other(bad: float) -> None:
+    mixture = make_mixture(2, 37, 3, dtype="float32")
+    rows = draw(mixture, 9, dtype="float32")
+    members, indptr = grouped(np.repeat([0, 1], 9), np.tile(np.arange(9), 2), 2)
+    clean = evaluate(mixture, rows, members, indptr)
+    rows[4, 36] = bad
+    found = evaluate(mixture, rows, members, indptr)
+    assert not np.isfinite(found[[4, 13]]).any()
+    others = members != 4
+    np.testing.assert_array_equal(found[others], clean[others])
+
+
+@pytest.mark.parametrize(("stored", "mixture"), [("float32", make_mixture(7, 70, 3, dtype="float32")),
+                                                 ("float32", ill_conditioned())], ids=["plain", "precise"])
+def test_threads_change_no_bit(stored: str, mixture: Mixture) -> None:
+    rows = draw(mixture, 200, dtype=stored)
+    rng, c = np.random.default_rng(0), mixture.n_components
+    members, indptr = grouped(rng.integers(0, c, 900), rng.integers(0, 200, 900), c)
+    one = evaluate(mixture, rows, members, indptr, n_threads=1)
+    for n_threads in (2, 5):
+        np.testing.assert_array_equal(evaluate(mixture, rows, members, indptr, n_threads), one)

@@ -1,0 +1,100 @@
+"""Linear algebra of components: normalisers, packed parameters and the M-step, against dense definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.kernels.calls import grouped, no_moments, sum_moments
+from tests.samples import draw, make_mixture
+from tests.twins.mixture import Dense, textbook_m_step
+from vmfa_dask.em.precision import derive
+from vmfa_dask.em.threads import Cores
+from vmfa_dask.kernels.parameters import add_posterior_covariances, factorize, maximize
+from vmfa_dask.values import Mixture, Moments
+
+
+@pytest.mark.parametrize(("precision", "n_factors", "n_features"),
+                         [("float32", 0, 7), ("float32", 3, 33), ("float64", 3, 64), ("float64", 1, 1), ("float64", 10, 21)])
+def test_factorize(precision: str, n_factors: int, n_features: int) -> None:
+    mixture = make_mixture(4, n_features, n_factors, dtype=precision)
+    dense = Dense.of(mixture)
+    cholesky, log_norms, conditions = np.empty((4, n_factors, n_factors)), np.empty(4), np.empty(4)
+    factorize(mixture.loadings, mixture.noise_variances, mixture.weights, 0, 4, cholesky, log_norms, conditions)
+    for c in range(4):
+        scaled = dense.loadings[c] / dense.noise_variances[c]
+        gram = np.eye(n_factors) + scaled @ dense.loadings[c].T
+        np.testing.assert_allclose(cholesky[c], np.linalg.cholesky(gram), rtol=1e-10, atol=1e-10)
+        determinant = np.linalg.slogdet(2 * np.pi * dense.covariance(c))[1]
+        assert log_norms[c] == pytest.approx(np.log(dense.weights[c]) - 0.5 * determinant, rel=1e-12, abs=1e-10)
+        assert conditions[c] == pytest.approx(np.trace(gram) - n_factors, rel=1e-10, abs=1e-12)
+
+
+def test_factorize_survives_loadings_that_swamp_the_noise() -> None:
+    loadings, noise = np.full((1, 3, 8), 2e4), np.full((1, 8), 1e-8)
+    cholesky, log_norms, conditions = np.empty((1, 3, 3)), np.empty(1), np.empty(1)
+    factorize(loadings, noise, np.ones(1), 0, 1, cholesky, log_norms, conditions)
+    for array in (cholesky, log_norms, conditions):
+        assert np.isfinite(array).all()
+
+
+@pytest.mark.parametrize(("precision", "n_factors", "n_features"), [("float32", 3, 37), ("float64", 3, 16), ("float32", 0, 5)])
+def test_packed_parameters(precision: str, n_factors: int, n_features: int) -> None:
+    mixture = make_mixture(6, n_features, n_factors, dtype=precision)
+    dense, p = Dense.of(mixture), derive(mixture, Cores(2))
+    lanes = p.packed.shape[3]
+    assert p.packed.shape == (6, -(-n_features // lanes), n_factors + 2, lanes)
+    assert p.packed.dtype == np.dtype(precision)
+    assert p.packed.ctypes.data % 64 == 0
+    flat = p.packed.transpose(0, 2, 1, 3).reshape(6, n_factors + 2, -1)
+    assert not flat[:, :, n_features:].any()
+    rounding = {"float32": 2e-7, "float64": 1e-13}[precision]
+    np.testing.assert_array_equal(flat[:, 0, :n_features], mixture.means)
+    np.testing.assert_allclose(flat[:, 1, :n_features], 1 / dense.noise_variances, rtol=rounding)
+    for c in range(6):
+        whitened = np.linalg.solve(p.cholesky[c], dense.loadings[c] / dense.noise_variances[c])
+        found = flat[c, 2:, :n_features]
+        np.testing.assert_allclose(found, whitened, rtol=rounding, atol=rounding * np.abs(whitened).max(initial=0))
+
+
+def statistics(mixture: Mixture, rows: np.ndarray, q: np.ndarray) -> Moments:
+    """Moments of rows with responsibilities q (n, C), by the kernels."""
+    c, h, d = mixture.loadings.shape
+    owners, members = np.repeat(np.arange(c), len(rows)), np.tile(np.arange(len(rows)), c)
+    found = no_moments(c, h, d)
+    p = sum_moments(mixture, rows, *grouped(owners, members, c), q.T.ravel(), found)
+    add_posterior_covariances(p.cholesky, found.counts, found.factor_moments)
+    return found
+
+
+def maximized(mixture: Mixture, m: Moments, floor: float) -> Mixture:
+    means, loadings = np.empty_like(mixture.means), np.empty_like(mixture.loadings)
+    noise = np.empty_like(mixture.noise_variances)
+    maximize(m.counts, m.factor_moments, m.moments, mixture.means, mixture.loadings, mixture.noise_variances, floor, means,
+             loadings, noise)
+    return Mixture(m.counts / m.counts.sum(), means, loadings, noise)
+
+
+@pytest.mark.parametrize(("precision", "n_factors", "n_features", "rounding"),
+                         [("float64", 3, 9, 1e-9), ("float64", 1, 5, 1e-9), ("float64", 0, 6, 1e-9), ("float32", 3, 9, 2e-4)])
+def test_m_step_equals_the_textbook(precision: str, n_factors: int, n_features: int, rounding: float) -> None:
+    mixture = make_mixture(3, n_features, n_factors, dtype=precision)
+    rows = draw(mixture, 120, dtype=precision)
+    q = np.random.default_rng(0).dirichlet(np.ones(3), 120)
+    known = textbook_m_step(Dense.of(mixture), rows.astype(np.float64), q, 1e-6)
+    found = maximized(mixture, statistics(mixture, rows, q), 1e-6)
+    np.testing.assert_allclose(found.weights, known.weights, rtol=1e-12)
+    for name in ("means", "loadings", "noise_variances"):
+        expected = getattr(known, name)
+        np.testing.assert_allclose(getattr(found, name), expected, rtol=rounding, atol=rounding * np.abs(expected).max(initial=0))
+
+
+def test_floor_holds_and_a_component_without_rows_keeps_its_parameters() -> None:
+    mixture = make_mixture(2, 6, 3)
+    rows = np.tile(draw(mixture, 1), (30, 1))
+    q = np.column_stack([np.ones(30), np.zeros(30)])
+    found = maximized(mixture, statistics(mixture, rows, q), 0.125)
+    np.testing.assert_array_equal(found.noise_variances[0], 0.125)
+    np.testing.assert_allclose(found.means[0] + 0.0, rows[0], atol=1e-9)
+    for name in ("means", "loadings", "noise_variances"):
+        np.testing.assert_array_equal(getattr(found, name)[1], getattr(mixture, name)[1])

@@ -1,0 +1,190 @@
+"""Search spaces, their transposition, truncation and divergence tallies against plain Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from tests.twins import search as twin
+from vmfa_dask.kernels import search, tallies
+from vmfa_dask.kernels.random import SEARCH, draw_integer
+
+
+def draw_case(n: int, c: int, truncation: int, neighborhood: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Kept components with padding, neighbours with padding, and which components are alive."""
+    rng = np.random.default_rng(seed)
+    kept = np.argsort(rng.random((n, c)), axis=1)[:, :truncation].astype(np.int32)
+    kept[rng.random(kept.shape) < 0.1] = -1
+    neighbors = np.column_stack([np.arange(c), rng.integers(-1, c, (c, neighborhood - 1))]).astype(np.int32)
+    return kept, neighbors, rng.random(c) > 0.15
+
+
+def spaces(kept: np.ndarray, neighbors: np.ndarray, alive: np.ndarray, n_random: int, iteration: int = 0, first_row: int = 0,
+           cuts: tuple[int, ...] = ()) -> tuple[np.ndarray, np.ndarray]:
+    n = len(kept)
+    size = kept.shape[1] * neighbors.shape[1] + n_random
+    candidates, sizes = np.full((n, size), -9, np.int32), np.zeros(n, np.int32)
+    for a, b in zip((0, *cuts), (*cuts, n), strict=True):
+        search.search_spaces(kept, neighbors, alive, a, b, n_random, 5, iteration, first_row, candidates, sizes)
+    return candidates, sizes
+
+
+@pytest.mark.parametrize(("n", "c", "truncation", "neighborhood", "n_random"),
+                         [(40, 12, 3, 4, 0), (40, 12, 3, 4, 2), (1, 1, 1, 1, 1), (30, 5, 5, 5, 1), (50, 40, 1, 1, 1)])
+def test_search_spaces(n: int, c: int, truncation: int, neighborhood: int, n_random: int) -> None:
+    kept, neighbors, alive = draw_case(n, c, truncation, neighborhood, seed=n)
+    candidates, sizes = spaces(kept, neighbors, alive, n_random, iteration=3, first_row=100)
+    for i in range(n):
+        random = [draw_integer(5, SEARCH, 3, 100 + i, k, c) for k in range(n_random)]
+        found = candidates[i, : sizes[i]].tolist()
+        assert len(set(found)) == len(found)
+        assert set(found) == twin.search_space(kept[i], neighbors, alive, random)
+        assert np.all(candidates[i, sizes[i] :] == -9)
+
+
+def test_random_candidates_are_uniform_and_keyed_by_global_row() -> None:
+    n, c = 6000, 20
+    kept, neighbors = np.full((n, 1), -1, np.int32), np.arange(c, dtype=np.int32)[:, None]
+    alive = np.ones(c, bool)
+    candidates, sizes = spaces(kept, neighbors, alive, 1)
+    assert np.all(sizes == 1)
+    assert chisquare(np.bincount(candidates[:, 0], minlength=c)).pvalue > 1e-3
+    again, _ = spaces(kept[:100], neighbors, alive, 1, first_row=700)
+    np.testing.assert_array_equal(again[:, 0], candidates[700:800, 0])
+    other, _ = spaces(kept, neighbors, alive, 1, iteration=1)
+    assert np.mean(other[:, 0] == candidates[:, 0]) < 0.1
+    cut, _ = spaces(kept, neighbors, alive, 1, cuts=(11, 3000))
+    np.testing.assert_array_equal(cut, candidates)
+
+
+def test_kept_components_alone() -> None:
+    kept, _, alive = draw_case(30, 9, 3, 2, seed=1)
+    candidates, sizes = np.empty((30, 3), np.int32), np.empty(30, np.int32)
+    search.kept_as_candidates(kept, alive, candidates, sizes)
+    for i in range(30):
+        assert candidates[i, : sizes[i]].tolist() == [c for c in kept[i] if c >= 0 and alive[c]]
+
+
+@pytest.mark.parametrize("cuts", [(0, 50), (0, 17, 50), (0, 1, 2, 49, 50)])
+def test_grouping_transposes(cuts: tuple[int, ...]) -> None:
+    c = 10
+    kept, neighbors, alive = draw_case(50, c, 2, 3, seed=2)
+    candidates, sizes = spaces(kept, neighbors, alive, 1)
+    counts = np.zeros((len(cuts) - 1, c), np.int64)
+    for k, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False)):
+        search.count_by_component(candidates, sizes, a, b, counts[k])
+    indptr = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
+    members, slots = np.full(indptr[-1], -1, np.int32), np.full(candidates.shape, -1, np.int32)
+    begins = indptr[:-1] + np.cumsum(counts, axis=0) - counts
+    for k in reversed(range(len(cuts) - 1)):
+        search.group_by_component(candidates, sizes, cuts[k], cuts[k + 1], begins[k].copy(), members, slots)
+    for component in range(c):
+        asking = [i for i in range(50) if component in candidates[i, : sizes[i]]]
+        assert members[indptr[component] : indptr[component + 1]].tolist() == asking
+    for i in range(50):
+        for k in range(sizes[i]):
+            owner = candidates[i, k]
+            assert indptr[owner] <= slots[i, k] < indptr[owner + 1]
+            assert members[slots[i, k]] == i
+
+
+def truncated(candidates: np.ndarray, sizes: np.ndarray, joints: np.ndarray, n_kept: int, cut: int = 0) -> tuple:
+    """`joints` has the shape of `candidates`."""
+    n, width = candidates.shape
+    slots = np.arange(n * width, dtype=np.int32).reshape(n, width)
+    kept, q = np.full((n, n_kept), -7, np.int32), np.full((n, n_kept), np.nan)
+    best, energy = np.full(n, np.nan), np.full(n, np.nan)
+    for a, b in ((0, cut), (cut, n)):
+        search.truncate(candidates, sizes, slots, joints.ravel(), a, b, kept, q, best, energy)
+    return kept, q, best, energy
+
+
+@pytest.mark.parametrize("n_kept", [1, 3, 6])
+@pytest.mark.parametrize("ties", [False, True])
+def test_truncation(n_kept: int, ties: bool) -> None:
+    rng = np.random.default_rng(n_kept)
+    candidates = np.array([rng.permutation(15)[:6] for _ in range(60)], np.int32)
+    sizes = rng.integers(0, 7, 60).astype(np.int32)
+    joints = rng.integers(-5, 0, (60, 6)).astype(float) if ties else rng.normal(-500, 40, (60, 6))
+    kept, q, best, energy = truncated(candidates, sizes, joints, n_kept, cut=23)
+    for i in range(60):
+        names = candidates[i, : sizes[i]].tolist()
+        known, weights, total = twin.truncate(dict(zip(names, joints[i, : sizes[i]], strict=True)), n_kept)
+        free = n_kept - len(known)
+        assert kept[i].tolist() == known + [-1] * free
+        np.testing.assert_allclose(q[i], weights + [0.0] * free, rtol=1e-12, atol=1e-300)
+        assert energy[i] == pytest.approx(total, rel=1e-13)
+        assert best[i] == (joints[i, names.index(known[0])] if known else -np.inf)
+
+
+def tallied(candidates: np.ndarray, sizes: np.ndarray, joints: np.ndarray, log_weights: np.ndarray,
+            cut: int) -> tuple[np.ndarray, ...]:
+    """Tallies of one block as (indptr, ids, sums, counts)."""
+    n, width = candidates.shape
+    c = len(log_weights)
+    slots = np.arange(n * width, dtype=np.int32).reshape(n, width)
+    kept, _, best, _ = truncated(candidates, sizes, joints, 1)
+    members = np.argsort(kept[:, 0], kind="stable").astype(np.int32)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(kept[:, 0], minlength=c))])
+    offsets, lengths = np.arange(c) * c, np.zeros(c, np.int32)
+    ids, sums, counts = np.empty(c * c, np.int32), np.empty(c * c), np.empty(c * c, np.int64)
+    for a, b in ((cut, c), (0, cut)):
+        tallies.tally_divergences(members, indptr, candidates, sizes, slots, joints.ravel(), best, log_weights, a, b, offsets,
+                                  lengths, ids, sums, counts)
+    used = np.concatenate([offsets[k] + np.arange(lengths[k]) for k in range(c)])
+    return np.concatenate([[0], np.cumsum(lengths)]), ids[used], sums[used], counts[used]
+
+
+def as_pairs(indptr: np.ndarray, ids: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> dict:
+    owners = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)).tolist()
+    return {(c, int(i)): (float(s), int(k)) for c, i, s, k in zip(owners, ids, sums, counts, strict=True)}
+
+
+def two_blocks() -> tuple[list, list, np.ndarray]:
+    """Rows of two blocks as kernels take them and as mappings from candidates to log-joints."""
+    rng = np.random.default_rng(8)
+    log_weights = np.log(rng.dirichlet(np.ones(9)))
+    arrays, mappings = [], []
+    for n in (40, 25):
+        candidates = np.array([rng.permutation(8)[:4] for _ in range(n)], np.int32)  # component 8 is never asked for
+        sizes = rng.integers(1, 5, n).astype(np.int32)
+        joints = rng.normal(-30, 5, (n, 4))
+        arrays.append((candidates, sizes, joints))
+        mappings.append([dict(zip(candidates[i, : sizes[i]].tolist(), joints[i].tolist(), strict=False)) for i in range(n)])
+    return arrays, mappings, log_weights
+
+
+def assert_same(found: dict, known: dict) -> None:
+    assert list(found) == sorted(known)
+    for pair, (total, count) in known.items():
+        assert found[pair][1] == count
+        assert found[pair][0] == pytest.approx(total, rel=1e-12, abs=1e-12)
+
+
+def test_tallies_and_their_sum() -> None:
+    arrays, mappings, log_weights = two_blocks()
+    a, b = (tallied(*part, log_weights, cut) for part, cut in zip(arrays, (0, 4), strict=True))
+    assert_same(as_pairs(*a), twin.tally(mappings[0], log_weights))
+    assert_same(as_pairs(*b), twin.tally(mappings[1], log_weights))
+    room = len(a[1]) + len(b[1])
+    total = np.zeros_like(a[0]), np.empty(room, np.int32), np.empty(room), np.empty(room, np.int64)
+    n = tallies.add_tallies(*a, *b, *total)
+    found = as_pairs(total[0], total[1][:n], total[2][:n], total[3][:n])
+    assert_same(found, twin.tally(mappings[0] + mappings[1], log_weights))
+
+
+@pytest.mark.parametrize("size", [1, 3, 9])
+def test_nearest_components(size: int) -> None:
+    arrays, mappings, log_weights = two_blocks()
+    indptr, ids, sums, counts = tallied(*arrays[0], log_weights, 0)
+    old = np.column_stack([np.arange(9), np.full((9, size - 1), 7)]).astype(np.int32)
+    found = np.full((9, size), -9, np.int32)
+    tallies.nearest_components(indptr, ids, sums, counts, 0, old, found)
+    totals = twin.tally(mappings[0], log_weights)
+    assert found.tolist() == [twin.nearest(c, totals, old[c].tolist(), size) for c in range(9)]
+    assert found[8].tolist() == old[8].tolist()
+    part = np.full((4, size), -9, np.int32)  # a block of components that does not begin at 0
+    low, high = indptr[3], indptr[7]
+    tallies.nearest_components(indptr[3:8] - low, ids[low:high], sums[low:high], counts[low:high], 3, old[3:7], part)
+    np.testing.assert_array_equal(part, found[3:7])

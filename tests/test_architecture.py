@@ -1,0 +1,126 @@
+"""Rooms import only downward, and no file grows too long: read from the syntax tree of every module."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "vmfa_dask"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# Room -> (rooms of the package it may import, third-party packages it may import).
+ALLOWED: dict[str, tuple[set[str], set[str]]] = {
+    "values": (set(), {"numpy"}),
+    "kernels": ({"kernels"}, {"numpy", "numba", "llvmlite"}),
+    "em": ({"values", "kernels", "em"}, {"numpy"}),
+    "store": ({"values", "store"}, {"numpy", "zarr", "xarray"}),
+    "cluster": ({"values", "em", "store", "cluster"}, {"numpy", "dask", "distributed", "filelock", "numba"}),
+    "apply": ({"values", "kernels", "em", "store", "apply"}, {"numpy"}),
+    "service": ({"values", "kernels", "em", "store", "cluster", "apply", "service"}, {"numpy", "zarr", "xarray"}),
+    "": ({"values", "em", "apply", "service"}, set()),  # vmfa_dask/__init__.py, for its list of names
+}
+# The only use of Dask outside `cluster`: the default client of a fit, imported when it is asked for.
+EXCEPTIONS = {("service", "distributed", "get_client")}
+LONGEST_FILE = 300
+
+
+def room_of(path: Path) -> str:
+    """Room of a module of the package: its folder, or its name at the top; "" for the package itself."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return "" if parts == ("__init__",) else parts[0]
+
+
+def imports_of(source: str, package: str) -> Iterator[tuple[str, str | None]]:
+    """Every import at any depth as ``(module, name)``; relative ones are resolved against the dotted `package`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, None
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield module, alias.name
+
+
+def violations(source: str, room: str) -> list[str]:
+    """Imports of a module in `room` that its room does not allow."""
+    rooms, packages = ALLOWED[room]
+    found = []
+    for module, name in imports_of(source, f"vmfa_dask.{room}" if room else "vmfa_dask"):
+        top, *rest = module.split(".")
+        if top == "vmfa_dask":
+            target = rest[0] if rest else name
+            allowed = target in rooms
+        else:
+            allowed = top in packages or top in sys.stdlib_module_names or (room, module, name) in EXCEPTIONS
+        if not allowed:
+            found.append(f"{room or 'the package'} imports {module}" + (f": {name}" if name else ""))
+    return found
+
+
+def test_modules_are_found() -> None:
+    assert {room_of(path) for path in MODULES} == set(ALLOWED)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_down(path: Path) -> None:
+    assert violations(path.read_text(), room_of(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("room", "source"),
+    [
+        ("values", "import zarr"),
+        ("values", "from vmfa_dask.em.settings import Settings"),
+        ("kernels", "from vmfa_dask.values import Mixture"),
+        ("em", "def f():\n    import dask.array"),
+        ("em", "def f():\n    if True:\n        from vmfa_dask.store.rows import ZarrRows"),
+        ("em", "from ..cluster import executor"),
+        ("em", "from vmfa_dask import service"),
+        ("store", "from vmfa_dask.em.rows import RowSource"),
+        ("store", "import numba"),
+        ("cluster", "from vmfa_dask.service.fit import fit_local"),
+        ("cluster", "from vmfa_dask.apply.model import MixtureModel"),
+        ("apply", "from vmfa_dask.cluster.memory import check_memory"),
+        ("apply", "class A:\n    def f(self):\n        from distributed import Client"),
+        ("service", "from distributed import Client"),
+        ("service", "import dask"),
+        ("", "from vmfa_dask.cluster.context import register"),
+    ],
+)
+def test_checker_flags_upward_imports(room: str, source: str) -> None:
+    assert len(violations(source, room)) == 1
+
+
+@pytest.mark.parametrize(
+    ("room", "source"),
+    [
+        ("em", "from vmfa_dask.kernels import vector\nfrom .settings import Settings\nimport math"),
+        ("cluster", "from vmfa_dask.em.plan import Plan\nfrom distributed import Client"),
+        ("service", "def f():\n    from distributed import get_client"),
+    ],
+)
+def test_checker_lets_downward_imports_pass(room: str, source: str) -> None:
+    assert violations(source, room) == []
+
+
+def test_files_are_short() -> None:
+    lengths = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in MODULES}
+    assert {name: n for name, n in lengths.items() if n >= LONGEST_FILE} == {}
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [("vmfa_dask.em.algorithm", ["dask", "distributed", "zarr", "xarray"]), ("vmfa_dask.apply.model", ["dask", "distributed"])],
+)
+def test_rooms_work_where_what_they_may_not_import_is_absent(module: str, absent: list[str]) -> None:
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent!r})); import {module}"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=PACKAGE.parent,
+                   env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)})

@@ -1,0 +1,1 @@
+"""Dense float64 definitions that kernels and algorithm are compared with; nothing here is fast."""

@@ -1,0 +1,96 @@
+"""Mixtures of factor analyzers from their definition: full D × D covariances, float64, one row at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vmfa_dask.values import Float64, Mixture
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A mixture in float64: weights (C,), means (C, D), loadings (C, H, D), noise variances (C, D)."""
+
+    weights: Float64
+    means: Float64
+    loadings: Float64
+    noise_variances: Float64
+
+    @classmethod
+    def of(cls, mixture: Mixture) -> Dense:
+        """The same numbers in float64, means in the units of the rows."""
+        return cls(mixture.weights.copy(), mixture.means.astype(np.float64) + mixture.offset,
+                   mixture.loadings.astype(np.float64), mixture.noise_variances.astype(np.float64))
+
+    def covariance(self, c: int) -> Float64:
+        """Σ_c = Λ_cΛ_cᵀ + diag σ²_c."""
+        return self.loadings[c].T @ self.loadings[c] + np.diag(self.noise_variances[c])
+
+
+def log_joint(dense: Dense, c: int, row: Float64) -> float:
+    """log π_c + log N(x; μ_c, Σ_c)."""
+    covariance = dense.covariance(c)
+    difference = np.asarray(row, np.float64) - dense.means[c]
+    distance = difference @ np.linalg.solve(covariance, difference)
+    return float(np.log(dense.weights[c]) - 0.5 * (len(difference) * np.log(2 * np.pi) + np.linalg.slogdet(covariance)[1]
+                                                   + distance))
+
+
+def log_joints(dense: Dense, rows: Float64) -> Float64:
+    """Log-joints of every row with every component, (n, C)."""
+    return np.array([[log_joint(dense, c, row) for c in range(len(dense.weights))] for row in rows])
+
+
+def log_densities(dense: Dense, rows: Float64) -> Float64:
+    """log p(x) of every row, (n,)."""
+    return np.logaddexp.reduce(log_joints(dense, rows), axis=1)
+
+
+def factor_regression(dense: Dense, c: int) -> tuple[Float64, Float64]:
+    """Gain and covariance of the factors given a row of component c, by conditioning the joint Gaussian of (z, x).
+
+    The mean of the factors is ``gain @ (x − μ_c)``.
+    """
+    gain = dense.loadings[c] @ np.linalg.inv(dense.covariance(c))
+    return gain, np.eye(len(gain)) - gain @ dense.loadings[c].T
+
+
+def textbook_m_step(dense: Dense, rows: Float64, responsibilities: Float64, floor: float) -> Dense:
+    """Ghahramani and Hinton (1996) with separate noise per component: uncentred sums over rows, then linear algebra.
+
+    `responsibilities` is (n, C).
+    """
+    n_components, n_factors, n_features = dense.loadings.shape
+    weights, means = np.empty(n_components), np.empty((n_components, n_features))
+    loadings, noise = np.empty_like(dense.loadings), np.empty_like(means)
+    for c in range(n_components):
+        second = np.zeros((n_factors + 1, n_factors + 1))
+        cross = np.zeros((n_features, n_factors + 1))
+        squares, count = np.zeros(n_features), 0.0
+        gain, covariance = factor_regression(dense, c)
+        for row, q in zip(rows, responsibilities[:, c], strict=True):
+            extended = np.append(gain @ (row - dense.means[c]), 1.0)
+            moment = np.outer(extended, extended)
+            moment[:n_factors, :n_factors] += covariance
+            second += q * moment
+            cross += q * np.outer(row, extended)
+            squares += q * row**2
+            count += q
+        solution = np.linalg.solve(second, cross.T).T
+        weights[c], means[c], loadings[c] = count / len(rows), solution[:, n_factors], solution[:, :n_factors].T
+        noise[c] = np.maximum((squares - np.sum(cross * solution, axis=1)) / count, floor)
+    return Dense(weights, means, loadings, noise)
+
+
+def textbook_em(dense: Dense, rows: Float64, iterations: int, floor: float) -> tuple[Dense, list[float]]:
+    """EM with full posteriors; the mean log-likelihood before each iteration and at the end."""
+    likelihoods = []
+    for _ in range(iterations):
+        joints = log_joints(dense, rows)
+        totals = np.logaddexp.reduce(joints, axis=1)
+        likelihoods.append(float(totals.mean()))
+        dense = textbook_m_step(dense, rows, np.exp(joints - totals[:, None]), floor)
+    likelihoods.append(float(log_densities(dense, rows).mean()))
+    return dense, likelihoods

@@ -1,0 +1,49 @@
+"""Search spaces, truncation and tallies as the paper's Algorithm 1 states them, in plain Python."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+
+def search_space(kept: Iterable[int], neighbors: Sequence[Sequence[int]], alive: Sequence[bool],
+                 random: Iterable[int]) -> set[int]:
+    """G_n: the union of g_c over the kept components, and random candidates; only components that are alive."""
+    union = {int(other) for c in kept if c >= 0 for other in neighbors[c] if other >= 0} | {int(c) for c in random}
+    return {c for c in union if alive[c]}
+
+
+def truncate(log_joints: Mapping[int, float], n_kept: int) -> tuple[list[int], list[float], float]:
+    """K_n, its responsibilities and log Σ p(c, x): the largest joints first, ties by number."""
+    kept = sorted(log_joints, key=lambda c: (-log_joints[c], c))[:n_kept]
+    if not kept:
+        return [], [], -math.inf
+    shift = log_joints[kept[0]]
+    total = math.fsum(math.exp(log_joints[c] - shift) for c in kept)
+    return kept, [math.exp(log_joints[c] - shift) / total for c in kept], shift + math.log(total)
+
+
+def tally(rows: Sequence[Mapping[int, float]], log_weights: Sequence[float]) -> dict[tuple[int, int], tuple[float, int]]:
+    """(D̃_cc̃, N_cc̃) of every pair that occurs: log p(x|c) − log p(x|c̃) summed over the rows whose best component is c.
+
+    Each row is a mapping from its candidates to their log-joints.
+    """
+    totals: dict[tuple[int, int], tuple[float, int]] = {}
+    for joints in rows:
+        best = min(joints, key=lambda c: (-joints[c], c))
+        for other, value in joints.items():
+            if other != best:
+                difference = (joints[best] - log_weights[best]) - (value - log_weights[other])
+                known, count = totals.get((best, other), (0.0, 0))
+                totals[best, other] = known + difference, count + 1
+    return totals
+
+
+def nearest(component: int, totals: Mapping[tuple[int, int], tuple[float, int]], old: Sequence[int],
+            size: int) -> list[int]:
+    """g_c: the component and the others of smallest mean difference; the old set where nothing is known."""
+    means = {other: total / count for (c, other), (total, count) in totals.items() if c == component}
+    if not means:
+        return list(old)
+    chosen = [component, *sorted(means, key=lambda c: (means[c], c))[: size - 1]]
+    return chosen + [-1] * (size - len(chosen))

@@ -1,0 +1,91 @@
+"""Where a run stands between two passes: all that is needed, with the stored versions, to go on from there."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from vmfa_dask.em.context import Step
+from vmfa_dask.em.records import IterationRecord
+from vmfa_dask.em.settings import Settings
+
+WARM_UP, TRAINING, FINAL, DONE = "warm-up", "training", "final", "done"
+
+
+@dataclass(frozen=True)
+class RunState:
+    """The next pass of a run and what came before.
+
+    Parameters
+    ----------
+    phase : of the next pass; "done" after the last one
+    iteration, parameters, graph : number of the next pass and the versions that it uses
+    passes : passes of this phase that are done
+    converged : whether training ended by its tolerance
+    n_distinct_seeds : distinct rows among the C seeds
+    records : one per pass that is done
+    """
+
+    phase: str = WARM_UP
+    iteration: int = 0
+    parameters: int = 0
+    graph: int = 0
+    passes: int = 0
+    converged: bool = False
+    n_distinct_seeds: int = 0
+    records: tuple[IterationRecord, ...] = ()
+
+    @classmethod
+    def first(cls, settings: Settings, n_distinct_seeds: int) -> RunState:
+        """The state after initialisation."""
+        return cls(n_distinct_seeds=n_distinct_seeds)._skip_empty_phases(settings)
+
+    @property
+    def step(self) -> Step:
+        """The next pass."""
+        search, update = self.phase != FINAL, self.phase == TRAINING
+        return Step(self.iteration, self.parameters, self.graph, search, update)
+
+    def after(self, record: IterationRecord, settings: Settings) -> RunState:
+        """The state after a pass: (F(t) − F(t−1)) / |F(t−1)| below the tolerance ends a phase (paper, convergence)."""
+        step = self.step
+        state = replace(
+            self,
+            iteration=self.iteration + 1,
+            parameters=self.parameters + step.update,
+            graph=self.graph + step.search,
+            passes=self.passes + 1,
+            records=(*self.records, record),
+        )
+        tol = settings.warmup_tol if self.phase == WARM_UP else settings.tol
+        if self.phase == FINAL or (state.passes > 1 and record.change < tol):
+            converged = self.converged or self.phase == TRAINING
+            return replace(state, phase=_following(self.phase), passes=0, converged=converged)._skip_empty_phases(
+                settings
+            )
+        return state._skip_empty_phases(settings)
+
+    def _skip_empty_phases(self, settings: Settings) -> RunState:
+        """Leave a phase whose passes are used up."""
+        state = self
+        for phase, most in ((WARM_UP, settings.max_warmup_iter), (TRAINING, settings.max_iter)):
+            if state.phase == phase and state.passes >= most:
+                state = replace(state, phase=_following(phase), passes=0)
+        return state
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a file."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> RunState:
+        """The state that `as_dict` wrote."""
+        records = tuple(
+            IterationRecord(**{**record, "dropped": tuple(record["dropped"])}) for record in values["records"]
+        )
+        return cls(**{**values, "records": records})
+
+
+def _following(phase: str) -> str:
+    order = (WARM_UP, TRAINING, FINAL, DONE)
+    return order[order.index(phase) + 1]
