@@ -105,7 +105,7 @@ def test_other_groups_are_refused(tmp_path: Path) -> None:
 def test_incomplete_models_are_refused(tmp_path: Path, name: str) -> None:
     save_mixture(image_mixture(), str(tmp_path / "m"))
     del zarr.open_group(tmp_path / "m", mode="r+")[name]
-    with pytest.raises(ValueError, match=rf"\['{name}'\] are missing; the file is incomplete"):
+    with pytest.raises(ValueError, match=f"the array '{name}' is missing; the file is incomplete"):
         load_mixture(str(tmp_path / "m"))
 
 
@@ -116,4 +116,15 @@ def test_arrays_that_lost_their_numbers_are_refused(tmp_path: Path, name: str) -
         if chunk.is_file():
             chunk.unlink()
     with pytest.raises(ValueError, match=f"'{name}' lacks numbers; the file is incomplete"):
+        load_mixture(str(tmp_path / "m"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_models_whose_bytes_were_changed_are_refused(tmp_path: Path, name: str) -> None:
+    save_mixture(image_mixture(), str(tmp_path / "m"))
+    chunk = next(path for path in (tmp_path / "m" / name / "c").rglob("*") if path.is_file())
+    content = bytearray(chunk.read_bytes())
+    content[3] ^= 1
+    chunk.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match=f"the array '{name}' is damaged"):
         load_mixture(str(tmp_path / "m"))

@@ -16,7 +16,7 @@ from vmfa_dask.em.iteration import run_pass
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.seeding import Start
 from vmfa_dask.em.state import DONE, RunState
-from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR
+from vmfa_dask.em.storage import POSTERIOR
 from vmfa_dask.em.tasks import BlockReport
 
 
@@ -65,10 +65,10 @@ class Training:
 
     def _forget(self, old: RunState, new: RunState) -> None:
         """Let the storage drop the versions that the new state has replaced."""
-        self.executor.discard(POSTERIOR, old.iteration)
-        for kind, before, now in ((GRAPH, old.graph, new.graph), (PARAMETERS, old.parameters, new.parameters)):
-            if now > before:
-                self.executor.discard(kind, before)
+        for kind, version in sorted(set(old.needed()) - set(new.needed())):
+            self.executor.discard(kind, version)
+        if new.phase == DONE:  # posteriors of the evaluation: nothing goes on from them
+            self.executor.discard(POSTERIOR, new.iteration)
 
     def _record(self, state: RunState, reports: list[BlockReport], seconds: float) -> IterationRecord:
         tally = reports[0].tally

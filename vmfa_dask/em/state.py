@@ -8,6 +8,7 @@ from typing import Any
 from vmfa_dask.em.context import Step
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
 
 WARM_UP, TRAINING, FINAL, DONE = "warm-up", "training", "final", "done"
 
@@ -64,6 +65,30 @@ class RunState:
                 settings
             )
         return state._skip_empty_phases(settings)
+
+    @property
+    def posterior(self) -> int:
+        """Version of the posteriors that going on from here reads; a finished run keeps those before its evaluation."""
+        return self.iteration - 1 if self.phase == DONE else self.iteration
+
+    def needed(self) -> list[tuple[str, int]]:
+        """(kind, version) of everything that the storage must hold to go on from here."""
+        return [(START, 0), (PARAMETERS, self.parameters), (GRAPH, self.graph), (POSTERIOR, self.posterior)]
+
+    def reopened(self, settings: Settings) -> RunState:
+        """The state of a finished run as if it had not been evaluated, when new settings ask for more training."""
+        training = [record for record in self.records if record.phase == TRAINING]
+        ended = len(training) > 1 and training[-1].change < settings.tol
+        if self.phase != DONE or ended or len(training) >= settings.max_iter:
+            return self
+        return replace(
+            self,
+            phase=TRAINING,
+            iteration=self.iteration - 1,
+            passes=len(training),
+            converged=False,
+            records=self.records[:-1],
+        )
 
     def _skip_empty_phases(self, settings: Settings) -> RunState:
         """Leave a phase whose passes are used up."""

@@ -8,11 +8,10 @@ import shutil
 import tempfile
 import uuid
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.cluster.context import RunReference, forget, register, threads_of_process
@@ -24,12 +23,14 @@ from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.executor import Executor, SerialExecutor
 from vmfa_dask.em.plan import make_plan, projected_bytes
 from vmfa_dask.em.records import IterationRecord
-from vmfa_dask.em.rows import ArrayRows, RowSource, n_features_of
+from vmfa_dask.em.rows import ArrayRows, n_features_of
 from vmfa_dask.em.seeding import Start
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.storage import MemoryStorage, Storage
 from vmfa_dask.em.tasks import load_mixture
 from vmfa_dask.em.threads import Cores, available_cores
+from vmfa_dask.service.checkpoints import KeptRun, kept_run
+from vmfa_dask.service.inputs import make_settings, open_rows, spill
 from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.store.storage import ZarrStorage
 
@@ -73,6 +74,8 @@ def fit_distributed(
     start: Start | None = None,
     n_groups: int | None = None,
     threads: int | None = None,
+    run: str | None = None,
+    resume: str = "auto",
     scratch: str | None = None,
     worker_timeout: float = 60.0,
     progress: Progress | None = None,
@@ -91,8 +94,12 @@ def fit_distributed(
     n_groups : partial E-steps per iteration; part of the result's identity (sums are grouped by it), so that a run
         gives the same bytes on any number of workers. The default suits the size of the data and of the model.
     threads : threads that compute in each worker process; by default as many as Dask threads it has
-    scratch : folder that driver and workers see, for the versions of the run; by default a temporary one. Not used
-        when the cluster lives in this process.
+    run : folder that keeps the run (driver and workers must see it): its settings, its records, and what is needed to
+        go on after the last complete pass. The same call with the same folder goes on from there and ends in the bytes
+        of an undisturbed run; with a smaller `tol` or a larger `max_iter` it trains a finished run further.
+    resume : "auto" goes on where `run` holds a run and begins one elsewhere, "never" refuses a folder that holds one,
+        "require" refuses one that does not
+    scratch : without `run`, the folder for a temporary one. Not used when the cluster lives in this process.
     worker_timeout : seconds to wait for a first worker
     progress : called with the record of each iteration
     **settings : further numbers of the run, see `Settings`
@@ -116,32 +123,46 @@ def fit_distributed(
     numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
     rows = open_rows(data, array)
     numbers.check_against(rows.n_rows, n_features_of(rows))
-    client = client if client is not None else get_client()
-    workers = wait_for_workers(client, worker_timeout)
     plan = make_plan(rows, numbers, n_groups)
-    cache = check_memory(projected_bytes(rows, numbers, plan), smallest_limit(workers))
-    run, local = uuid.uuid4().hex[:8], shares_process(client, workers)
-    folder = None if local else tempfile.mkdtemp(prefix=f"vmfa-{run}-", dir=scratch)
-    if not local and isinstance(rows, ArrayRows):
-        rows = _spill(rows, os.path.join(str(folder), "rows.zarr"))
-    url, name = (rows.url, rows.name) if isinstance(rows, ZarrRows) else (None, None)
-    reference = RunReference(run, numbers, plan, folder, url, name, cache, threads)
-    storage: Storage = MemoryStorage() if folder is None else ZarrStorage(folder)
-    try:
-        if local:
-            if isinstance(rows, ZarrRows):
-                rows.cache_bytes = cache
-            warm_up(numbers, rows.dtype)
-            register(reference, RunContext(rows, numbers, plan, storage, Cores(threads or threads_of_process())))
+    with kept_run(run, resume, numbers, plan, rows) as kept:
+        client = client if client is not None else get_client()
+        workers = wait_for_workers(client, worker_timeout)
+        cache = check_memory(projected_bytes(rows, numbers, plan), smallest_limit(workers))
+        local, name = shares_process(client, workers), uuid.uuid4().hex[:8]
+        with _folder_for_versions(kept, local, scratch, name) as folder:
+            if folder is not None and isinstance(rows, ArrayRows):
+                rows = spill(rows, os.path.join(folder, "rows.zarr"))
+            url, member = (rows.url, rows.name) if isinstance(rows, ZarrRows) else (None, None)
+            reference = RunReference(name, numbers, plan, folder, url, member, cache, threads)
+            storage: Storage = MemoryStorage() if folder is None else ZarrStorage(folder)
+            if local:
+                if isinstance(rows, ZarrRows):
+                    rows.cache_bytes = cache
+                warm_up(numbers, rows.dtype)
+                register(reference, RunContext(rows, numbers, plan, storage, Cores(threads or threads_of_process())))
+            try:
 
-        def report(record: IterationRecord) -> None:
-            client.log_event(TOPIC, {"run": run, **record.as_dict()})
-            _report(record, progress)
+                def report(record: IterationRecord) -> None:
+                    client.log_event(TOPIC, {"run": name, **record.as_dict()})
+                    _report(record, progress)
 
-        return _train(DaskExecutor(client, reference, storage), numbers, start, report)
-    finally:
-        forget(run)
-        if folder is not None:
+                return _train(DaskExecutor(client, reference, storage), numbers, start, report, kept, storage)
+            finally:
+                forget(name)
+
+
+@contextmanager
+def _folder_for_versions(kept: KeptRun | None, local: bool, scratch: str | None, name: str) -> Iterator[str | None]:
+    """Folder through which processes share versions: none in one process, the run's own, or a temporary one."""
+    if local:
+        yield None
+    elif kept is not None:
+        yield kept.versions
+    else:
+        folder = tempfile.mkdtemp(prefix=f"vmfa-{name}-", dir=scratch)
+        try:
+            yield folder
+        finally:
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -154,6 +175,8 @@ def fit_local(
     start: Start | None = None,
     n_groups: int | None = None,
     threads: int | None = None,
+    run: str | None = None,
+    resume: str = "auto",
     progress: Progress | None = None,
     **settings: Any,
 ) -> Fit:
@@ -161,54 +184,13 @@ def fit_local(
     numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
     rows = open_rows(data, array)
     numbers.check_against(rows.n_rows, n_features_of(rows))
-    warm_up(numbers, rows.dtype)
-    context = RunContext(
-        rows, numbers, make_plan(rows, numbers, n_groups), MemoryStorage(), Cores(threads or available_cores())
-    )
-    return _train(SerialExecutor(context), numbers, start, lambda record: _report(record, progress))
-
-
-def make_settings(**settings: Any) -> Settings:
-    """Settings from keyword arguments.
-
-    Raises
-    ------
-    TypeError
-        Naming an unknown argument and the known ones.
-    """
-    known = [f.name for f in fields(Settings)]
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise TypeError(f"unknown argument {unknown[0]!r}; the settings of a run are {', '.join(known)}")
-    plain: dict[str, Any] = {k: int(v) if isinstance(v, np.integer) else v for k, v in settings.items()}
-    return Settings(**plain)
-
-
-def open_rows(data: Any, array: str | None = None) -> RowSource:
-    """Rows from a path or URL of a Zarr store, or from a NumPy array.
-
-    Raises
-    ------
-    TypeError, ValueError, FileNotFoundError
-        Naming what was found and what is expected.
-    """
-    if isinstance(data, str | os.PathLike):
-        url = os.fspath(data)
-        return ZarrRows(url if "://" in url else os.path.abspath(url), array)
-    if isinstance(data, np.ndarray):
-        return ArrayRows(data)
-    raise TypeError(f"data: found {type(data).__name__}, expected the path or URL of a Zarr array, or a NumPy array")
-
-
-def _spill(rows: ArrayRows, path: str) -> ZarrRows:
-    """Write rows in memory to a folder that workers in other processes see."""
-    import zarr
-
-    shape = (rows.n_rows, *rows.feature_shape)
-    size = max(1, 2**22 // max(1, n_features_of(rows) * rows.dtype.itemsize))
-    stored = zarr.create_array(path, shape=shape, dtype=rows.dtype, chunks=(size, *shape[1:]), compressors=None)
-    stored[...] = rows.read(0, rows.n_rows).reshape(shape)
-    return ZarrRows(path)
+    plan = make_plan(rows, numbers, n_groups)
+    with kept_run(run, resume, numbers, plan, rows) as kept:
+        warm_up(numbers, rows.dtype)
+        storage = MemoryStorage()
+        context = RunContext(rows, numbers, plan, storage, Cores(threads or available_cores()))
+        executor = SerialExecutor(context)
+        return _train(executor, numbers, start, lambda record: _report(record, progress), kept, storage)
 
 
 def _report(record: IterationRecord, progress: Progress | None) -> None:
@@ -217,8 +199,16 @@ def _report(record: IterationRecord, progress: Progress | None) -> None:
         progress(record)
 
 
-def _train(executor: Executor, settings: Settings, start: Start | None, report: Progress) -> Fit:
-    state = Training(executor, report).run(start)
+def _train(
+    executor: Executor,
+    settings: Settings,
+    start: Start | None,
+    report: Progress,
+    kept: KeptRun | None,
+    storage: Storage,
+) -> Fit:
+    training = Training(executor, report, kept.keep if kept else lambda state: None)
+    state = training.run(start, kept.attach(storage) if kept else None)
     if state.n_distinct_seeds < settings.n_components:
         warnings.warn(
             f"only {state.n_distinct_seeds} of n_components={settings.n_components} seeds are distinct rows: "

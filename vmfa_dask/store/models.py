@@ -10,9 +10,9 @@ import shutil
 import uuid
 from typing import Any
 
-import numpy as np
 import zarr
 
+from vmfa_dask.store.arrays import read_array, write_array
 from vmfa_dask.values import Mixture
 
 FORMAT, FORMAT_VERSION = "vmfa_dask.mixture", 1
@@ -58,20 +58,7 @@ def save_mixture(
         }
     )
     for name, dimensions in _DIMENSIONS.items():
-        array = getattr(mixture, name)
-        chunks = tuple(max(1, n) for n in array.shape)
-        # Zarr reads a chunk that is gone as fill values: NaN tells it from numbers that were saved.
-        stored = group.create_array(
-            name,
-            shape=array.shape,
-            dtype=array.dtype,
-            chunks=chunks,
-            dimension_names=dimensions,
-            compressors=None,
-            fill_value=np.nan,
-        )
-        if array.size:
-            stored[...] = array
+        write_array(group, name, getattr(mixture, name), dimensions)
     if os.path.exists(path):
         shutil.rmtree(path)
     os.rename(partial, path)
@@ -101,16 +88,7 @@ def load_mixture(path: str) -> Mixture:
             f"{path}: written in format {format_version}, this version reads up to "
             f"{FORMAT_VERSION}; update vmfa_dask to load it"
         )
-    missing = [name for name in _DIMENSIONS if name not in group]
-    if missing:
-        raise ValueError(f"{path}: the arrays {missing} are missing; the file is incomplete")
-    arrays: dict[str, Any] = {}
-    for name in _DIMENSIONS:
-        stored = group[name]
-        assert isinstance(stored, zarr.Array)
-        arrays[name] = np.asarray(stored[...]) if stored.size else np.empty(stored.shape, stored.dtype)
-        if not np.isfinite(arrays[name]).all():
-            raise ValueError(f"{path}: the array {name!r} lacks numbers; the file is incomplete")
+    arrays: dict[str, Any] = {name: read_array(group, name, path) for name in _DIMENSIONS}
     shape: Any = attributes["feature_shape"]
     version: Any = attributes["version"]
     return Mixture(**arrays, feature_shape=tuple(shape), version=int(version))

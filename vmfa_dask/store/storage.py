@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 import zarr
 from numpy.typing import NDArray
+
+from vmfa_dask.store.arrays import read_array, write_array
 
 
 class ZarrStorage:
@@ -34,10 +35,7 @@ class ZarrStorage:
         partial = f"{path}.{os.getpid()}.{id(arrays):x}.partial"
         group = zarr.open_group(partial, mode="w")
         for name, array in arrays.items():
-            shape = tuple(max(1, n) for n in array.shape)
-            target = group.create_array(name, shape=array.shape, dtype=array.dtype, chunks=shape, compressors=None)
-            if array.size:
-                target[...] = array
+            write_array(group, name, array)
         try:
             os.rename(partial, path)
         except OSError:  # another run of the same task was faster; it wrote the same bytes
@@ -57,11 +55,16 @@ class ZarrStorage:
         if not os.path.exists(path):
             raise KeyError(path)
         group = zarr.open_group(path, mode="r")
-        arrays: dict[str, NDArray[Any]] = {}
-        for name, stored in group.arrays():
-            arrays[name] = np.asarray(stored[...]) if stored.size else np.empty(stored.shape, stored.dtype)
-            arrays[name].flags.writeable = False
-        return arrays
+        return {name: read_array(group, name, path) for name in group.array_keys()}
+
+    def keep_only(self, needed: Iterable[tuple[str, int]]) -> None:
+        """Remove every version but the (kind, version) pairs that are needed."""
+        wanted = {(kind, f"{version:06d}") for kind, version in needed}
+        for kind in {kind for kind, _ in wanted}:
+            folder = os.path.join(self.folder, kind)
+            for version in os.listdir(folder) if os.path.isdir(folder) else ():
+                if (kind, version) not in wanted:
+                    shutil.rmtree(os.path.join(folder, version), ignore_errors=True)
 
     def discard(self, kind: str, version: int) -> None:
         """Remove a version."""

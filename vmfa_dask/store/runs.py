@@ -1,0 +1,125 @@
+"""The folder of a run: what the run is, where it stands, and the stored versions that this needs.
+
+``run.json`` says what the run is (settings, cuts, data, format) and never changes; ``state.json`` is the marker: it is
+replaced, by a rename, only after everything that it names is written. Killing the driver at any moment leaves the
+marker of the last complete pass. May import: values, zarr, filelock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+FORMAT, FORMAT_VERSION = "vmfa_dask.run", 1
+RESUME = ("auto", "never", "require")
+
+
+class RunFolder:
+    """A run on a local or shared disk, held by one driver at a time.
+
+    Parameters
+    ----------
+    path : folder; made when it does not exist
+
+    Raises
+    ------
+    PermissionError, OSError
+        When the folder cannot be written.
+    RuntimeError
+        When another driver holds the run.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+        os.makedirs(self.path, exist_ok=True)
+        self._probe()
+        self._lock = FileLock(os.path.join(self.path, "run.lock"))
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            raise RuntimeError(f"{self.path}: another process is working on this run") from error
+
+    def _probe(self) -> None:
+        """Find out before the first pass whether the folder can be written."""
+        probe = os.path.join(self.path, f".probe-{os.getpid()}")
+        try:
+            with open(probe, "w") as file:
+                file.write("ok")
+            os.remove(probe)
+        except OSError as error:
+            raise type(error)(
+                error.errno, f"the run's folder cannot be written: {error.strerror}", self.path
+            ) from error
+
+    def release(self) -> None:
+        """Let other drivers work on the run."""
+        self._lock.release()
+
+    def begin(self, identity: dict[str, Any], resume: str) -> dict[str, Any] | None:
+        """Create the run, or find where it stands.
+
+        Parameters
+        ----------
+        identity : plain values by section; sections of an existing run must be equal
+        resume : "auto" continues what is there, "never" refuses to, "require" refuses to begin anew
+
+        Returns
+        -------
+        The state of the last complete pass, or None at the beginning.
+
+        Raises
+        ------
+        ValueError
+            When `resume` is unknown, or the run there is another one; the difference is named.
+        FileExistsError, FileNotFoundError
+            For "never" where a run exists, for "require" where none does.
+        """
+        if resume not in RESUME:
+            raise ValueError(f"resume={resume!r}: expected one of {RESUME}")
+        identity = json.loads(json.dumps({"format": {"name": FORMAT, "version": FORMAT_VERSION}, **identity}))
+        known = self._read("run.json")
+        if known is None:
+            if resume == "require":
+                raise FileNotFoundError(f"{self.path}: no run is stored there, and resume='require'")
+            self._replace("run.json", identity)
+            return None
+        if resume == "never":
+            raise FileExistsError(f"{self.path}: a run is stored there, and resume='never'")
+        self._compare(known, identity)
+        return self._read("state.json")
+
+    def _compare(self, known: dict[str, Any], asked: dict[str, Any]) -> None:
+        for section in asked:
+            there, here = known.get(section) or {}, asked.get(section) or {}
+            for name in sorted(set(there) | set(here)):
+                if there.get(name) != here.get(name):
+                    raise ValueError(
+                        f"{self.path} holds another run: its {section} {name} is {there.get(name)!r}, "
+                        f"this call has {here.get(name)!r}; use another folder, or the same numbers and data"
+                    )
+
+    def write_state(self, state: dict[str, Any]) -> None:
+        """Move the marker: what `state` names must be written before."""
+        self._replace("state.json", state)
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        path = os.path.join(self.path, name)
+        if not os.path.exists(path):
+            return None
+        with open(path, encoding="utf-8") as file:
+            try:
+                values: dict[str, Any] = json.load(file)
+            except ValueError as error:
+                raise ValueError(f"{path}: not readable as JSON; the run is damaged") from error
+        return values
+
+    def _replace(self, name: str, values: dict[str, Any]) -> None:
+        path = os.path.join(self.path, name)
+        with open(f"{path}.partial", "w", encoding="utf-8") as file:
+            json.dump(values, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(f"{path}.partial", path)
