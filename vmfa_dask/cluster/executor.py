@@ -37,6 +37,7 @@ class DaskExecutor:
         self._sequence = itertools.count()
         self.plan: Plan = reference.plan
         self.settings: Settings = reference.settings
+        self.shares_memory = reference.folder is None
 
     def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
         """A future. Its key starts with `name`, which is what the dashboard groups and labels by."""

@@ -19,6 +19,11 @@ class Executor(Protocol):
     @property
     def settings(self) -> Settings: ...
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether all tasks run in one process, so that handing a large result to several of them costs nothing."""
+        ...
+
     def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
         """Start a task and return its handle.
 
@@ -37,6 +42,8 @@ class Executor(Protocol):
 
 class SerialExecutor:
     """Runs each task when it is submitted, in this process, on the cores of the context."""
+
+    shares_memory = True
 
     def __init__(self, context: RunContext) -> None:
         self._context = context

@@ -36,7 +36,10 @@ def run_pass(executor: Executor, step: Step) -> list[tasks.BlockReport]:
 
 
 def _own_part(executor: Executor, block: int, part: Any, n_blocks: int) -> Any:
-    return part if n_blocks == 1 else executor.submit("reduce-pick", block, tasks.pick_block, block, part)
+    """The block of a partial result; cut out where the result is when it has to travel."""
+    if n_blocks == 1 or executor.shares_memory:
+        return part
+    return executor.submit("reduce-pick", block, tasks.pick_block, block, part)
 
 
 def _merge(executor: Executor, block: int, parts: list[Any]) -> Any:

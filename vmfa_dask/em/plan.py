@@ -19,8 +19,8 @@ TILE_BYTES = 12 * 2**20
 # A group sends (H + 2)·D float64 per component: with fewer rows than this per component, merging costs more than EM.
 _GROUP_ROWS_PER_COMPONENT = 30
 _MOST_GROUPS = 512
-# Parameters and statistics of one component block, in bytes of float64 statistics.
-_COMPONENT_BLOCK_BYTES = 2**30
+# Float64 statistics of one component block, at most: blocks are merged and maximised side by side on several workers.
+_COMPONENT_BLOCK_BYTES = 96 * 2**20
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,6 @@ class Plan:
     def n_rows(self) -> int:
         """N."""
         return self.groups[-1][1]
-
-
-def _ranges(n: int, size: int) -> tuple[tuple[int, int], ...]:
-    return tuple((start, min(start + size, n)) for start in range(0, n, size))
 
 
 def _even(n: int, parts: int, unit: int) -> tuple[tuple[int, int], ...]:
@@ -89,8 +85,10 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
     block_rows = max(64, BLOCK_BYTES // row_bytes)
     if block_rows > unit > 1:
         block_rows -= block_rows % unit
-    component_size = max(1, _COMPONENT_BLOCK_BYTES // statistics_bytes(settings, d))
-    return Plan(_even(rows.n_rows, n_groups, unit), block_rows, min(tile_rows, block_rows), _ranges(c, component_size))
+    n_component_blocks = min(c, -(-c * statistics_bytes(settings, d) // _COMPONENT_BLOCK_BYTES))
+    return Plan(
+        _even(rows.n_rows, n_groups, unit), block_rows, min(tile_rows, block_rows), _even(c, n_component_blocks, 1)
+    )
 
 
 def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str, int]:
