@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from distributed import Client, TimeoutError
+from distributed import CancelledError, Client, TimeoutError
+from distributed.comm.core import CommClosedError
 
 from vmfa_dask.cluster.context import RunReference, run_task
 from vmfa_dask.em.plan import Plan
@@ -20,6 +21,10 @@ from vmfa_dask.em.storage import Storage
 logger = logging.getLogger(__name__)
 
 TOPIC = "vmfa-dask"
+
+
+class SchedulerLost(ConnectionError):
+    """The scheduler went away while a run was on it."""
 
 
 class DaskExecutor:
@@ -46,9 +51,19 @@ class DaskExecutor:
         return self._client.submit(run_task, self._reference, function, *arguments, key=key, pure=False)
 
     def results(self, handles: Sequence[Any]) -> list[Any]:
-        """Gather; when a task fails the others of this run are cancelled and its own error is raised."""
+        """Gather; when a task fails or the user interrupts, the rest of the pass is cancelled and the error raised.
+
+        Raises
+        ------
+        SchedulerLost
+            When the connection to the scheduler broke.
+        """
         try:
             return list(self._client.gather(list(handles)))
+        except (CancelledError, CommClosedError) as error:
+            if self._client.status == "running":
+                raise
+            raise SchedulerLost(f"lost the scheduler at {_address(self._client)}") from error
         except BaseException:
             self._client.cancel(list(handles), force=True)
             raise

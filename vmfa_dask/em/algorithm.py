@@ -37,6 +37,7 @@ class Training:
         on_state: Callable[[RunState], None] = lambda state: None,
     ) -> None:
         self.executor, self.on_record, self.on_state = executor, on_record, on_state
+        self.last_record: IterationRecord | None = None
 
     def run(self, start: Start | None = None, state: RunState | None = None) -> RunState:
         """Initialise (or go on from `state`), warm up, train, each until the free energy has converged, then evaluate.
@@ -57,6 +58,7 @@ class Training:
         begin = time.perf_counter()
         reports = run_pass(self.executor, state.step)
         record = self._record(state, reports, time.perf_counter() - begin)
+        self.last_record = record
         following = state.after(record, self.executor.settings)
         self.on_record(record)
         self.on_state(following)

@@ -188,7 +188,7 @@ def write_start(context: RunContext, seed_rows: Int64, seeds: Float64) -> None:
             {
                 "weights": np.full(stop - start, 1.0 / c),
                 "means": seeds[start:stop].astype(dtype),
-                "loadings": loadings.reshape(-1, h, d).astype(dtype),
+                "loadings": loadings.reshape(stop - start, h, d).astype(dtype),
                 "noise_variances": np.tile(variances.astype(dtype), (stop - start, 1)),
             },
         )

@@ -44,6 +44,7 @@ class KeptRun:
 
     def __init__(self, folder: RunFolder, values: dict[str, Any] | None, settings: Settings, plan: Plan) -> None:
         self._folder, self._values, self._settings, self._plan = folder, values, settings, plan
+        self.path = folder.path
         self.versions = os.path.join(folder.path, "versions")
         self._durable = ZarrStorage(self.versions)
         self._working: Storage = self._durable

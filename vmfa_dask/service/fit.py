@@ -15,7 +15,7 @@ from typing import Any
 
 from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.cluster.context import RunReference, forget, register, threads_of_process
-from vmfa_dask.cluster.executor import TOPIC, DaskExecutor, shares_process, wait_for_workers
+from vmfa_dask.cluster.executor import TOPIC, DaskExecutor, SchedulerLost, shares_process, wait_for_workers
 from vmfa_dask.cluster.memory import check_memory, smallest_limit
 from vmfa_dask.cluster.warmup import warm_up
 from vmfa_dask.em.algorithm import Training
@@ -199,6 +199,15 @@ def _report(record: IterationRecord, progress: Progress | None) -> None:
         progress(record)
 
 
+def _what_is_left(training: Training, kept: KeptRun | None) -> str:
+    """What a broken run leaves, and how to go on, for an error message."""
+    done = training.last_record
+    where = f"after pass {done.iteration} ({done.phase})" if done else "before the first pass was complete"
+    if kept is None:
+        return f"{where}; nothing was kept: pass run='folder' to keep runs"
+    return f"{where}; the run is kept in {kept.path}: the same call with run={kept.path!r} goes on from there"
+
+
 def _train(
     executor: Executor,
     settings: Settings,
@@ -208,7 +217,10 @@ def _train(
     storage: Storage,
 ) -> Fit:
     training = Training(executor, report, kept.keep if kept else lambda state: None)
-    state = training.run(start, kept.attach(storage) if kept else None)
+    try:
+        state = training.run(start, kept.attach(storage) if kept else None)
+    except SchedulerLost as error:
+        raise SchedulerLost(f"{error} {_what_is_left(training, kept)}") from error
     if state.n_distinct_seeds < settings.n_components:
         warnings.warn(
             f"only {state.n_distinct_seeds} of n_components={settings.n_components} seeds are distinct rows: "
