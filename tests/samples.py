@@ -13,8 +13,9 @@ from vmfa_dask.em.seeding import Start
 from vmfa_dask.values import Mixture, NeighborGraph
 
 
-def make_mixture(n_components: int, n_features: int, n_factors: int, seed: int = 0, dtype: str = "float64",
-                 spread: float = 4.0) -> Mixture:
+def make_mixture(
+    n_components: int, n_features: int, n_factors: int, seed: int = 0, dtype: str = "float64", spread: float = 4.0
+) -> Mixture:
     """A well-conditioned mixture with unequal weights; means are `spread` apart."""
     rng = np.random.default_rng(seed)
     weights = rng.uniform(0.5, 1.5, n_components)
@@ -22,7 +23,8 @@ def make_mixture(n_components: int, n_features: int, n_factors: int, seed: int =
         weights / weights.sum(),
         (spread * rng.normal(size=(n_components, n_features))).astype(dtype),
         rng.normal(size=(n_components, n_factors, n_features)).astype(dtype),
-        rng.uniform(0.3, 1.5, (n_components, n_features)).astype(dtype))
+        rng.uniform(0.3, 1.5, (n_components, n_features)).astype(dtype),
+    )
 
 
 def draw(mixture: Mixture, n_rows: int, seed: int = 1, dtype: str = "float64") -> NDArray[Any]:
@@ -60,7 +62,11 @@ def make_start(mixture: Mixture, n_rows: int, truncation: int, neighborhood: int
 def exact_start(mixture: Mixture, n_rows: int) -> Start:
     """A start whose rows keep every component, so that no search takes place."""
     c = mixture.n_components
-    return Start(mixture, NeighborGraph(np.arange(c, dtype=np.int32)[:, None]), np.tile(np.arange(c, dtype=np.int32), (n_rows, 1)))
+    return Start(
+        mixture,
+        NeighborGraph(np.arange(c, dtype=np.int32)[:, None]),
+        np.tile(np.arange(c, dtype=np.int32), (n_rows, 1)),
+    )
 
 
 def write_store(path: Path | str, rows: NDArray[Any], chunks: tuple[int, ...] | int, **options: Any) -> str:

@@ -19,7 +19,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "values": (set(), {"numpy"}),
     "kernels": ({"kernels"}, {"numpy", "numba", "llvmlite"}),
     "em": ({"values", "kernels", "em"}, {"numpy"}),
-    "store": ({"values", "store"}, {"numpy", "zarr", "xarray"}),
+    "store": ({"values", "store"}, {"numpy", "zarr", "xarray", "filelock"}),
     "cluster": ({"values", "em", "store", "cluster"}, {"numpy", "dask", "distributed", "filelock", "numba"}),
     "apply": ({"values", "kernels", "em", "store", "apply"}, {"numpy"}),
     "service": ({"values", "kernels", "em", "store", "cluster", "apply", "service"}, {"numpy", "zarr", "xarray"}),
@@ -118,9 +118,17 @@ def test_files_are_short() -> None:
 
 @pytest.mark.parametrize(
     ("module", "absent"),
-    [("vmfa_dask.em.algorithm", ["dask", "distributed", "zarr", "xarray"]), ("vmfa_dask.apply.model", ["dask", "distributed"])],
+    [
+        ("vmfa_dask.em.algorithm", ["dask", "distributed", "zarr", "xarray"]),
+        ("vmfa_dask.apply.model", ["dask", "distributed"]),
+    ],
 )
 def test_rooms_work_where_what_they_may_not_import_is_absent(module: str, absent: list[str]) -> None:
     code = f"import sys; sys.modules.update(dict.fromkeys({absent!r})); import {module}"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=PACKAGE.parent,
-                   env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)})
+    subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        timeout=60,
+        cwd=PACKAGE.parent,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+    )

@@ -26,9 +26,16 @@ def log_joints(mixture: Mixture, rows: np.ndarray) -> np.ndarray:
     return np.atleast_2d(np.array(columns).T.reshape(len(rows), -1)) + log_weights
 
 
-@pytest.mark.parametrize(("dtype", "stored", "n_factors", "rounding"),
-                         [("float64", "float64", 3, 1e-11), ("float32", "float32", 3, 3e-6), ("float32", "uint8", 3, 3e-6),
-                          ("float64", "float64", 1, 1e-11), ("float32", "float64", 1, 3e-6)])
+@pytest.mark.parametrize(
+    ("dtype", "stored", "n_factors", "rounding"),
+    [
+        ("float64", "float64", 3, 1e-11),
+        ("float32", "float32", 3, 3e-6),
+        ("float32", "uint8", 3, 3e-6),
+        ("float64", "float64", 1, 1e-11),
+        ("float32", "float64", 1, 3e-6),
+    ],
+)
 def test_scores_and_labels(dtype: str, stored: str, n_factors: int, rounding: float) -> None:
     mixture = make_mixture(6, 11, n_factors, dtype=dtype, spread=2.0)
     if stored == "uint8":
@@ -50,7 +57,9 @@ def test_offset_is_part_of_the_density() -> None:
     offset = np.array([1e6, -3, 0, 2.5e5, 7])
     shifted = MixtureModel(plain.weights, plain.means, plain.loadings, plain.noise_variances, (5,), offset)
     rows = draw(plain, 50)
-    np.testing.assert_allclose(shifted.score_samples(rows + offset), MixtureModel.of(plain).score_samples(rows), rtol=1e-8)
+    np.testing.assert_allclose(
+        shifted.score_samples(rows + offset), MixtureModel.of(plain).score_samples(rows), rtol=1e-8
+    )
     np.testing.assert_allclose(shifted.component_means, plain.means + offset)
 
 
@@ -83,10 +92,16 @@ def test_scoring_changes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("x", "message"),
-    [(np.zeros(6), r"reshape\(1, -1\)"), (np.zeros((3, 5)), "rows have 5 features, the model has 6"),
-     (np.zeros((3, 2, 4)), "rows have 8 features, the model has 6"), (np.zeros((3, 6), complex), "complex128"),
-     (np.array([["a"] * 6]), "dtype"), (np.full((4, 6), np.nan), "row 0 holds NaN or infinity"),
-     (np.array([[0.0] * 6, [0, 0, np.inf, 0, 0, 0]]), "row 1 holds NaN or infinity")])
+    [
+        (np.zeros(6), r"reshape\(1, -1\)"),
+        (np.zeros((3, 5)), "rows have 5 features, the model has 6"),
+        (np.zeros((3, 2, 4)), "rows have 8 features, the model has 6"),
+        (np.zeros((3, 6), complex), "complex128"),
+        (np.array([["a"] * 6]), "dtype"),
+        (np.full((4, 6), np.nan), "row 0 holds NaN or infinity"),
+        (np.array([[0.0] * 6, [0, 0, np.inf, 0, 0, 0]]), "row 1 holds NaN or infinity"),
+    ],
+)
 @pytest.mark.parametrize("method", ["score_samples", "predict", "score"])
 def test_what_is_no_row_is_refused(x: np.ndarray, message: str, method: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,9 @@ from vmfa_dask.em.seeding import write_given_start
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.values import Statistics
 
-SETTINGS = Settings(8, 3, truncation=3, neighborhood=4, tol=0, warmup_tol=0, max_warmup_iter=2, max_iter=5, precision="float64")
+SETTINGS = Settings(
+    8, 3, truncation=3, neighborhood=4, tol=0, warmup_tol=0, max_warmup_iter=2, max_iter=5, precision="float64"
+)
 ROWS = draw(make_mixture(8, 9, 3, spread=2.0), 700)
 STEP = Step(iteration=0, parameters=0, graph=0, search=True, update=True)
 
@@ -32,7 +35,7 @@ def parts(plan: Plan) -> tuple[RunContext, list[tasks.PartialResult]]:
 
 def plan(edges: list[int], block_rows: int, tile_rows: int, components: int = 8) -> Plan:
     blocks = tuple((k, min(k + components, 8)) for k in range(0, 8, components))
-    return Plan(tuple(zip(edges, edges[1:], strict=False)), block_rows, tile_rows, blocks)
+    return Plan(tuple(itertools.pairwise(edges)), block_rows, tile_rows, blocks)
 
 
 def arrays(statistics: Statistics) -> list[np.ndarray]:
@@ -47,7 +50,9 @@ def assert_equal(a: Statistics, b: Statistics, rounding: float = 1e-11) -> None:
         np.testing.assert_allclose(x, y, rtol=rounding, atol=rounding * np.abs(y).max(initial=0))
 
 
-@pytest.mark.parametrize("cut", [plan([0, 700], 64, 64), plan([0, 1, 350, 699, 700], 700, 700), plan([0, 233, 466, 700], 100, 30)])
+@pytest.mark.parametrize(
+    "cut", [plan([0, 700], 64, 64), plan([0, 1, 350, 699, 700], 700, 700), plan([0, 233, 466, 700], 100, 30)]
+)
 def test_any_cut_of_the_rows_gives_the_same_sums(cut: Plan) -> None:
     _, (whole,) = parts(plan([0, 700], 700, 700))
     _, results = parts(cut)

@@ -15,8 +15,18 @@ ITERATIONS = 10
 
 
 def exact_settings(c: int, h: int, precision: str) -> Settings:
-    return Settings(c, h, truncation=c, neighborhood=1, random_candidates=0, tol=0, max_warmup_iter=0, max_iter=ITERATIONS,
-                    reg_covar=1e-6, precision=precision)
+    return Settings(
+        c,
+        h,
+        truncation=c,
+        neighborhood=1,
+        random_candidates=0,
+        tol=0,
+        max_warmup_iter=0,
+        max_iter=ITERATIONS,
+        reg_covar=1e-6,
+        precision=precision,
+    )
 
 
 def beside(truth: Mixture) -> Mixture:
@@ -25,8 +35,10 @@ def beside(truth: Mixture) -> Mixture:
     return Mixture(other.weights, truth.means + 0.4 * other.means, other.loadings, other.noise_variances)
 
 
-@pytest.mark.parametrize(("precision", "n_factors", "rounding"),
-                         [("float64", 3, 1e-8), ("float64", 1, 1e-8), ("float64", 0, 1e-8), ("float32", 3, 1e-4)])
+@pytest.mark.parametrize(
+    ("precision", "n_factors", "rounding"),
+    [("float64", 3, 1e-8), ("float64", 1, 1e-8), ("float64", 0, 1e-8), ("float32", 3, 1e-4)],
+)
 def test_ten_iterations_equal_textbook_em(precision: str, n_factors: int, rounding: float) -> None:
     truth = make_mixture(3, 9, n_factors, dtype=precision)
     rows = draw(truth, 240, dtype=precision)
@@ -41,8 +53,20 @@ def test_ten_iterations_equal_textbook_em(precision: str, n_factors: int, roundi
 
 def guided(seed: int, n_factors: int = 3) -> tuple[Settings, np.ndarray]:
     truth = make_mixture(12, 8, n_factors, seed=seed, spread=2.0)
-    settings = Settings(10, n_factors, truncation=3, neighborhood=4, random_candidates=1, tol=0, warmup_tol=0, max_warmup_iter=6,
-                        max_iter=25, reg_covar=1e-9, precision="float64", random_state=seed)
+    settings = Settings(
+        10,
+        n_factors,
+        truncation=3,
+        neighborhood=4,
+        random_candidates=1,
+        tol=0,
+        warmup_tol=0,
+        max_warmup_iter=6,
+        max_iter=25,
+        reg_covar=1e-9,
+        precision="float64",
+        random_state=seed,
+    )
     return settings, draw(truth, 1500, seed=seed)
 
 
@@ -100,15 +124,27 @@ def permuted(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_permuting_components_permutes_the_result() -> None:
-    settings = Settings(10, 3, truncation=3, neighborhood=4, random_candidates=0, tol=0, warmup_tol=0, max_warmup_iter=3,
-                        max_iter=6, precision="float64")
+    settings = Settings(
+        10,
+        3,
+        truncation=3,
+        neighborhood=4,
+        random_candidates=0,
+        tol=0,
+        warmup_tol=0,
+        max_warmup_iter=3,
+        max_iter=6,
+        precision="float64",
+    )
     rows = draw(make_mixture(10, 8, 3, spread=2.0), 900)
     start = make_start(make_mixture(10, 8, 3, seed=4, spread=2.0), 900, 3, 4)
     order, place = permuted(10)
     m, graph = start.mixture, start.graph.neighbors
     other = type(start)(
         type(m)(m.weights[order], m.means[order], m.loadings[order], m.noise_variances[order]),
-        type(start.graph)(place[graph[order]].astype(np.int32)), place[start.components].astype(np.int32))
+        type(start.graph)(place[graph[order]].astype(np.int32)),
+        place[start.components].astype(np.int32),
+    )
     (a, one), (b, two) = train(make_context(rows, settings), start), train(make_context(rows, settings), other)
     np.testing.assert_allclose(free_energies(a), free_energies(b), rtol=1e-12)
     for name in ("weights", "means", "loadings", "noise_variances"):

@@ -22,8 +22,17 @@ def test_rows_that_kernels_convert_are_passed_on_untouched(stored: str) -> None:
     assert working_rows(block, np.zeros(3), "float64") is block
 
 
-@pytest.mark.parametrize(("stored", "dtype"), [("float64", "float32"), ("int32", "float32"), ("uint64", "float64"),
-                                               (">f4", "float32"), (">i2", "float32"), ("float16", "float32")])
+@pytest.mark.parametrize(
+    ("stored", "dtype"),
+    [
+        ("float64", "float32"),
+        ("int32", "float32"),
+        ("uint64", "float64"),
+        (">f4", "float32"),
+        (">i2", "float32"),
+        ("float16", "float32"),
+    ],
+)
 def test_other_rows_are_converted(stored: str, dtype: str) -> None:
     block = np.arange(600 * 3).reshape(600, 3).astype(stored)
     found = working_rows(block, np.zeros(3), dtype)
@@ -76,9 +85,16 @@ def test_non_finite_rows_are_named(bad: float) -> None:
     assert non_finite_row(np.zeros((2, 2), np.uint8)) is None
 
 
-@pytest.mark.parametrize(("array", "message"), [(np.zeros(5), "reshape"), (np.zeros((0, 5)), "holds no values"),
-                                                (np.zeros((3, 2), complex), "complex128"), (np.zeros((3, 2), "U3"), "<U3"),
-                                                (np.zeros((3, 2), bool), "bool")])
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros(5), "reshape"),
+        (np.zeros((0, 5)), "holds no values"),
+        (np.zeros((3, 2), complex), "complex128"),
+        (np.zeros((3, 2), "U3"), "<U3"),
+        (np.zeros((3, 2), bool), "bool"),
+    ],
+)
 def test_what_is_no_table_of_numbers_is_refused(array: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ArrayRows(array)
@@ -164,8 +180,15 @@ def test_mixtures_are_checked_and_frozen() -> None:
             Mixture(**{**fields, name: value})
 
 
-@pytest.mark.parametrize(("neighbors", "message"), [([[1, 0], [1, 0]], "column 0"), ([[0, 2], [1, 0]], r"-1\.\.1"),
-                                                    ([[0, -2], [1, 0]], r"-1\.\.1"), ([0, 1], r"\(C, G\)")])
+@pytest.mark.parametrize(
+    ("neighbors", "message"),
+    [
+        ([[1, 0], [1, 0]], "column 0"),
+        ([[0, 2], [1, 0]], r"-1\.\.1"),
+        ([[0, -2], [1, 0]], r"-1\.\.1"),
+        ([0, 1], r"\(C, G\)"),
+    ],
+)
 def test_graphs_are_checked(neighbors: list, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         NeighborGraph(np.array(neighbors))

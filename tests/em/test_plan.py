@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -26,8 +28,12 @@ class Shape:
 
 def covers(ranges: tuple[tuple[int, int], ...], n: int) -> bool:
     edges = [ranges[0][0], *(stop for _, stop in ranges)]
-    return edges[0] == 0 and edges[-1] == n and list(ranges) == list(zip(edges, edges[1:], strict=False)) and all(
-        a < b for a, b in ranges)
+    return (
+        edges[0] == 0
+        and edges[-1] == n
+        and list(ranges) == list(itertools.pairwise(edges))
+        and all(a < b for a, b in ranges)
+    )
 
 
 @pytest.mark.parametrize("n_rows", [10, 1003, 50_000])
@@ -73,7 +79,9 @@ def test_no_groups_are_refused(n_groups: int) -> None:
 
 
 def test_plan_is_a_function_of_data_and_settings() -> None:
-    assert make_plan(Shape(5000, 20), Settings(10)) == make_plan(ArrayRows(np.zeros((5000, 20), np.uint8)), Settings(10))
+    assert make_plan(Shape(5000, 20), Settings(10)) == make_plan(
+        ArrayRows(np.zeros((5000, 20), np.uint8)), Settings(10)
+    )
 
 
 def test_projection_grows_with_what_it_counts() -> None:

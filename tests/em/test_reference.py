@@ -30,10 +30,17 @@ def trace(request: pytest.FixtureRequest) -> dict[str, Any]:
 def options(trace: dict[str, Any], precision: str) -> dict[str, Any]:
     mixture = Mixture(trace["weights"], trace["means"], trace["loadings"], trace["noise_variances"])
     return {
-        "n_components": mixture.n_components, "n_factors": mixture.n_factors,
-        "truncation": trace["components"].shape[1], "neighborhood": trace["neighbors"].shape[1], "random_candidates": 0,
-        "reg_covar": float(trace["reg_covar"]), "precision": precision, "tol": 0.0, "warmup_tol": 0.0,
-        "max_iter": int(trace["iterations"]), "max_warmup_iter": int(trace["warmup_iterations"]),
+        "n_components": mixture.n_components,
+        "n_factors": mixture.n_factors,
+        "truncation": trace["components"].shape[1],
+        "neighborhood": trace["neighbors"].shape[1],
+        "random_candidates": 0,
+        "reg_covar": float(trace["reg_covar"]),
+        "precision": precision,
+        "tol": 0.0,
+        "warmup_tol": 0.0,
+        "max_iter": int(trace["iterations"]),
+        "max_warmup_iter": int(trace["warmup_iterations"]),
         "start": Start(mixture, NeighborGraph(trace["neighbors"]), trace["components"]),
     }
 

@@ -1,4 +1,4 @@
-"""Seeds are rows of the data, drawn from the distribution that AFK-MC² defines; every start is one the algorithm can use."""
+"""Seeds are rows of the data, drawn from the distribution that AFK-MC² defines."""
 
 from __future__ import annotations
 
@@ -59,9 +59,14 @@ def test_chains_have_the_distribution_of_afkmc2(length: int) -> None:
     data = np.array([[0.0, 0], [1, 0], [0, 2], [6, 6], [7, 6], [-9, 3]])
     n, runs = len(data), 1500
     second, third = third_seed(data, length)
-    triples = np.array([
-        rows_of(seeded(data, Settings(3, 1, chain_length=length, random_state=k, precision="float64"), n_groups=2)[0])
-        for k in range(runs)])
+    triples = np.array(
+        [
+            rows_of(
+                seeded(data, Settings(3, 1, chain_length=length, random_state=k, precision="float64"), n_groups=2)[0]
+            )
+            for k in range(runs)
+        ]
+    )
     counts = [np.bincount(triples[:, k], minlength=n) for k in range(3)]
     assert chisquare(counts[0]).pvalue > LEVEL
     assert chisquare(counts[1], runs * second.mean(axis=0)).pvalue > LEVEL
@@ -106,6 +111,15 @@ def test_start_parameters_and_variational_parameters() -> None:
     assert (kept.min(), kept.max()) == (0, 19)
     for component, row in enumerate(rows_of(context)):
         assert component in kept[row]
+
+
+@pytest.mark.parametrize("method", ["afkmc2", "uniform"])
+def test_no_factors_and_one_component(method: str) -> None:
+    data = draw(make_mixture(3, 4, 0), 50)
+    context, n_distinct = seeded(data, Settings(1, 0, truncation=1, init_params=method))
+    assert n_distinct == 1
+    assert context.mixture(0).loadings.shape == (1, 0, 4)
+    assert not initial_components(context, 0).any()
 
 
 def test_narrow_rows_with_a_large_offset_are_shifted() -> None:

@@ -18,12 +18,36 @@ def test_defaults_are_those_of_the_paper() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n_components", 0), ("n_components", -3), ("n_components", 2.5), ("n_components", True), ("n_components", "8"),
-     ("n_factors", -1), ("n_factors", None), ("truncation", 0), ("truncation", 11), ("neighborhood", 0),
-     ("random_candidates", -1), ("max_iter", -1), ("max_warmup_iter", 1.5), ("chain_length", 0), ("random_state", -1), ("random_state", 2**63),
-     ("random_state", None), ("tol", -1e-3), ("tol", 1), ("tol", math.nan), ("warmup_tol", "small"), ("reg_covar", 0),
-     ("reg_covar", -1.0), ("reg_covar", math.inf), ("reg_covar", math.nan), ("init_params", "kmeans"),
-     ("precision", "float16")])
+    [
+        ("n_components", 0),
+        ("n_components", -3),
+        ("n_components", 2.5),
+        ("n_components", True),
+        ("n_components", "8"),
+        ("n_factors", -1),
+        ("n_factors", None),
+        ("truncation", 0),
+        ("truncation", 11),
+        ("neighborhood", 0),
+        ("random_candidates", -1),
+        ("max_iter", -1),
+        ("max_warmup_iter", 1.5),
+        ("chain_length", 0),
+        ("random_state", -1),
+        ("random_state", 2**63),
+        ("random_state", None),
+        ("tol", -1e-3),
+        ("tol", 1),
+        ("tol", math.nan),
+        ("warmup_tol", "small"),
+        ("reg_covar", 0),
+        ("reg_covar", -1.0),
+        ("reg_covar", math.inf),
+        ("reg_covar", math.nan),
+        ("init_params", "kmeans"),
+        ("precision", "float16"),
+    ],
+)
 def test_bad_numbers_are_refused(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=rf"^{name}=.*expected ") as error:
         Settings(**{"n_components": 10, name: value})
@@ -32,8 +56,19 @@ def test_bad_numbers_are_refused(name: str, value: object) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n_factors", 0), ("truncation", 10), ("random_candidates", 0), ("max_iter", 0), ("max_warmup_iter", 0), ("tol", 0),
-     ("tol", 0.0), ("warmup_tol", 0.5), ("reg_covar", 1), ("random_state", 2**63 - 1)])
+    [
+        ("n_factors", 0),
+        ("truncation", 10),
+        ("random_candidates", 0),
+        ("max_iter", 0),
+        ("max_warmup_iter", 0),
+        ("tol", 0),
+        ("tol", 0.0),
+        ("warmup_tol", 0.5),
+        ("reg_covar", 1),
+        ("random_state", 2**63 - 1),
+    ],
+)
 def test_edges_are_allowed(name: str, value: object) -> None:
     assert getattr(Settings(**{"n_components": 10, name: value}), name) == value
 
@@ -44,8 +79,10 @@ def test_sizes_are_clipped_to_the_number_of_components() -> None:
     assert Settings(1, truncation=1).search_size == 1
 
 
-@pytest.mark.parametrize(("n_rows", "n_features", "message"), [(9, 8, "n_components=10.* 9 rows"), (10, 5, "n_factors=5.*0 to 4.*5"),
-                                                               (10, 3, "n_factors=5.*0 to 2.*3")])
+@pytest.mark.parametrize(
+    ("n_rows", "n_features", "message"),
+    [(9, 8, "n_components=10.* 9 rows"), (10, 5, "n_factors=5.*0 to 4.*5"), (10, 3, "n_factors=5.*0 to 2.*3")],
+)
 def test_data_that_is_too_small_is_refused(n_rows: int, n_features: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Settings(10).check_against(n_rows, n_features)

@@ -27,22 +27,58 @@ def evaluate(mixture: Mixture, rows: NDArray[Any], members: Int32, indptr: Int64
     p = derive(mixture, cores)
     joints = np.full(len(members), np.nan)
     cores.run(
-        lambda a, b: log_joints(rows, members, indptr, a, b, p.packed, p.log_norms, p.precise_slot, p.packed_precise,
-                                p.factors, p.tile, joints),
-        cores.split_by_work(indptr))
+        lambda a, b: log_joints(
+            rows,
+            members,
+            indptr,
+            a,
+            b,
+            p.packed,
+            p.log_norms,
+            p.precise_slot,
+            p.packed_precise,
+            p.factors,
+            p.tile,
+            joints,
+        ),
+        cores.split_by_work(indptr),
+    )
     return joints
 
 
-def sum_moments(mixture: Mixture, rows: NDArray[Any], members: Int32, indptr: Int64, weights: Float64, totals: Moments,
-                n_threads: int = 1) -> Precision:
+def sum_moments(
+    mixture: Mixture,
+    rows: NDArray[Any],
+    members: Int32,
+    indptr: Int64,
+    weights: Float64,
+    totals: Moments,
+    n_threads: int = 1,
+) -> Precision:
     """Add the moments of grouped pairs with responsibilities `weights` to `totals`."""
     cores = Cores(n_threads)
     p = derive(mixture, cores)
     cores.run(
-        lambda a, b: component_moments(rows, members, indptr, weights, a, b, p.packed, p.precise_slot, p.packed_precise,
-                                       p.cholesky, mixture.means, p.factors, p.tile, totals.counts, totals.factor_moments,
-                                       totals.moments),
-        cores.split_by_work(indptr))
+        lambda a, b: component_moments(
+            rows,
+            members,
+            indptr,
+            weights,
+            a,
+            b,
+            p.packed,
+            p.precise_slot,
+            p.packed_precise,
+            p.cholesky,
+            mixture.means,
+            p.factors,
+            p.tile,
+            totals.counts,
+            totals.factor_moments,
+            totals.moments,
+        ),
+        cores.split_by_work(indptr),
+    )
     return p
 
 

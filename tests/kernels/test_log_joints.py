@@ -17,14 +17,25 @@ ROUNDING = {"float32": 2e-6, "float64": 1e-12}
 
 # Every dtype of rows, every number of factors and both precisions; each line is one compilation.
 TYPES = [
-    ("uint8", "float32", 0), ("uint8", "float32", 3), ("uint8", "float32", 10), ("uint8", "float64", 5),
-    ("int16", "float32", 1), ("int16", "float64", 0), ("float32", "float32", 0), ("float32", "float32", 1),
-    ("float32", "float32", 3), ("float32", "float32", 5), ("float32", "float64", 10), ("float64", "float64", 1),
+    ("uint8", "float32", 0),
+    ("uint8", "float32", 3),
+    ("uint8", "float32", 10),
+    ("uint8", "float64", 5),
+    ("int16", "float32", 1),
+    ("int16", "float64", 0),
+    ("float32", "float32", 0),
+    ("float32", "float32", 1),
+    ("float32", "float32", 3),
+    ("float32", "float32", 5),
+    ("float32", "float64", 10),
+    ("float64", "float64", 1),
     ("float64", "float64", 3),
 ]
 
 
-def expected(mixture: Mixture, rows: np.ndarray, members: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def expected(
+    mixture: Mixture, rows: np.ndarray, members: np.ndarray, indptr: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Log-joints of the pairs, and the scale of their rounding errors."""
     dense = Dense.of(mixture)
     owners = np.repeat(np.arange(mixture.n_components), np.diff(indptr))
@@ -38,8 +49,9 @@ def test_equals_dense_gaussians(stored: str, precision: str, n_factors: int) -> 
     for n_features in (1, 7, 64, 131):
         mixture = make_mixture(5, n_features, n_factors, seed=n_features, dtype=precision)
         offset = 12.0 if stored == "uint8" else 0.0
-        mixture = Mixture(mixture.weights, mixture.means + np.asarray(offset, precision), mixture.loadings,
-                          mixture.noise_variances)
+        mixture = Mixture(
+            mixture.weights, mixture.means + np.asarray(offset, precision), mixture.loadings, mixture.noise_variances
+        )
         rows = draw(mixture, 23, dtype=stored)
         # Groups of 23, 1, 0, 8 and 10 rows: full tiles, rests of tiles, a single row, an empty component.
         sizes = [23, 1, 0, 8, 10]
@@ -113,8 +125,11 @@ def test_non_finite_rows_give_non_finite_joints_and_disturb_no_other(bad: float)
     np.testing.assert_array_equal(found[others], clean[others])
 
 
-@pytest.mark.parametrize(("stored", "mixture"), [("float32", make_mixture(7, 70, 3, dtype="float32")),
-                                                 ("float32", ill_conditioned())], ids=["plain", "precise"])
+@pytest.mark.parametrize(
+    ("stored", "mixture"),
+    [("float32", make_mixture(7, 70, 3, dtype="float32")), ("float32", ill_conditioned())],
+    ids=["plain", "precise"],
+)
 def test_threads_change_no_bit(stored: str, mixture: Mixture) -> None:
     rows = draw(mixture, 200, dtype=stored)
     rng, c = np.random.default_rng(0), mixture.n_components

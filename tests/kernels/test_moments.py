@@ -15,8 +15,9 @@ from vmfa_dask.values import Mixture, Moments
 ROUNDING = {"float32": 3e-5, "float64": 1e-11}
 
 
-def by_hand(mixture: Mixture, rows: np.ndarray, members: np.ndarray, indptr: np.ndarray, weights: np.ndarray,
-            covariances: bool) -> Moments:
+def by_hand(
+    mixture: Mixture, rows: np.ndarray, members: np.ndarray, indptr: np.ndarray, weights: np.ndarray, covariances: bool
+) -> Moments:
     """The definition; with `covariances`, E_c holds the factors' posterior covariance as well."""
     dense = Dense.of(mixture)
     c, h, d = dense.loadings.shape
@@ -45,9 +46,16 @@ def assert_close(found: Moments, known: Moments, rounding: float) -> None:
 
 @pytest.mark.parametrize(
     ("stored", "precision", "n_factors", "n_features"),
-    [("uint8", "float32", 0, 7), ("uint8", "float32", 3, 67), ("int16", "float32", 1, 33), ("float32", "float32", 1, 1),
-     ("float32", "float32", 3, 64), ("float32", "float32", 5, 21), ("float64", "float64", 1, 10),
-     ("float64", "float64", 3, 131)],
+    [
+        ("uint8", "float32", 0, 7),
+        ("uint8", "float32", 3, 67),
+        ("int16", "float32", 1, 33),
+        ("float32", "float32", 1, 1),
+        ("float32", "float32", 3, 64),
+        ("float32", "float32", 5, 21),
+        ("float64", "float64", 1, 10),
+        ("float64", "float64", 3, 131),
+    ],
 )
 def test_equals_sums_over_rows(stored: str, precision: str, n_factors: int, n_features: int) -> None:
     mixture = make_mixture(4, n_features, n_factors, seed=3, dtype=precision)

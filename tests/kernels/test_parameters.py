@@ -14,8 +14,10 @@ from vmfa_dask.kernels.parameters import add_posterior_covariances, factorize, m
 from vmfa_dask.values import Mixture, Moments
 
 
-@pytest.mark.parametrize(("precision", "n_factors", "n_features"),
-                         [("float32", 0, 7), ("float32", 3, 33), ("float64", 3, 64), ("float64", 1, 1), ("float64", 10, 21)])
+@pytest.mark.parametrize(
+    ("precision", "n_factors", "n_features"),
+    [("float32", 0, 7), ("float32", 3, 33), ("float64", 3, 64), ("float64", 1, 1), ("float64", 10, 21)],
+)
 def test_factorize(precision: str, n_factors: int, n_features: int) -> None:
     mixture = make_mixture(4, n_features, n_factors, dtype=precision)
     dense = Dense.of(mixture)
@@ -38,7 +40,9 @@ def test_factorize_survives_loadings_that_swamp_the_noise() -> None:
         assert np.isfinite(array).all()
 
 
-@pytest.mark.parametrize(("precision", "n_factors", "n_features"), [("float32", 3, 37), ("float64", 3, 16), ("float32", 0, 5)])
+@pytest.mark.parametrize(
+    ("precision", "n_factors", "n_features"), [("float32", 3, 37), ("float64", 3, 16), ("float32", 0, 5)]
+)
 def test_packed_parameters(precision: str, n_factors: int, n_features: int) -> None:
     mixture = make_mixture(6, n_features, n_factors, dtype=precision)
     dense, p = Dense.of(mixture), derive(mixture, Cores(2))
@@ -70,13 +74,25 @@ def statistics(mixture: Mixture, rows: np.ndarray, q: np.ndarray) -> Moments:
 def maximized(mixture: Mixture, m: Moments, floor: float) -> Mixture:
     means, loadings = np.empty_like(mixture.means), np.empty_like(mixture.loadings)
     noise = np.empty_like(mixture.noise_variances)
-    maximize(m.counts, m.factor_moments, m.moments, mixture.means, mixture.loadings, mixture.noise_variances, floor, means,
-             loadings, noise)
+    maximize(
+        m.counts,
+        m.factor_moments,
+        m.moments,
+        mixture.means,
+        mixture.loadings,
+        mixture.noise_variances,
+        floor,
+        means,
+        loadings,
+        noise,
+    )
     return Mixture(m.counts / m.counts.sum(), means, loadings, noise)
 
 
-@pytest.mark.parametrize(("precision", "n_factors", "n_features", "rounding"),
-                         [("float64", 3, 9, 1e-9), ("float64", 1, 5, 1e-9), ("float64", 0, 6, 1e-9), ("float32", 3, 9, 2e-4)])
+@pytest.mark.parametrize(
+    ("precision", "n_factors", "n_features", "rounding"),
+    [("float64", 3, 9, 1e-9), ("float64", 1, 5, 1e-9), ("float64", 0, 6, 1e-9), ("float32", 3, 9, 2e-4)],
+)
 def test_m_step_equals_the_textbook(precision: str, n_factors: int, n_features: int, rounding: float) -> None:
     mixture = make_mixture(3, n_features, n_factors, dtype=precision)
     rows = draw(mixture, 120, dtype=precision)
@@ -86,7 +102,9 @@ def test_m_step_equals_the_textbook(precision: str, n_factors: int, n_features: 
     np.testing.assert_allclose(found.weights, known.weights, rtol=1e-12)
     for name in ("means", "loadings", "noise_variances"):
         expected = getattr(known, name)
-        np.testing.assert_allclose(getattr(found, name), expected, rtol=rounding, atol=rounding * np.abs(expected).max(initial=0))
+        np.testing.assert_allclose(
+            getattr(found, name), expected, rtol=rounding, atol=rounding * np.abs(expected).max(initial=0)
+        )
 
 
 def test_floor_holds_and_a_component_without_rows_keeps_its_parameters() -> None:

@@ -11,7 +11,9 @@ from vmfa_dask.kernels import random
 LEVEL = 1e-3
 
 
-def uniforms(first: int, n: int, k: int, seed: int = 1, stream: int = random.LOADINGS, iteration: int = 0) -> np.ndarray:
+def uniforms(
+    first: int, n: int, k: int, seed: int = 1, stream: int = random.LOADINGS, iteration: int = 0
+) -> np.ndarray:
     values = np.full((n, k), np.nan)
     random.uniforms(seed, stream, iteration, first, values)
     return values
@@ -33,11 +35,15 @@ def test_uniforms_are_uniform() -> None:
 
 @pytest.mark.parametrize(
     ("a", "b"),
-    [(uniforms(0, 20_000, 2)[:, 0], uniforms(0, 20_000, 2)[:, 1]), (uniforms(0, 20_000, 1)[:, 0], uniforms(1, 20_000, 1)[:, 0]),
-     (uniforms(0, 20_000, 1)[:, 0], uniforms(0, 20_000, 1, seed=2)[:, 0]),
-     (uniforms(0, 20_000, 1)[:, 0], uniforms(0, 20_000, 1, stream=random.SEARCH)[:, 0]),
-     (uniforms(0, 20_000, 1)[:, 0], uniforms(0, 20_000, 1, iteration=1)[:, 0])],
-    ids=["draw", "item", "seed", "stream", "iteration"])
+    [
+        (uniforms(0, 20_000, 2)[:, 0], uniforms(0, 20_000, 2)[:, 1]),
+        (uniforms(0, 20_000, 1)[:, 0], uniforms(1, 20_000, 1)[:, 0]),
+        (uniforms(0, 20_000, 1)[:, 0], uniforms(0, 20_000, 1, seed=2)[:, 0]),
+        (uniforms(0, 20_000, 1)[:, 0], uniforms(0, 20_000, 1, stream=random.SEARCH)[:, 0]),
+        (uniforms(0, 20_000, 1)[:, 0], uniforms(0, 20_000, 1, iteration=1)[:, 0]),
+    ],
+    ids=["draw", "item", "seed", "stream", "iteration"],
+)
 def test_neighbouring_keys_are_independent(a: np.ndarray, b: np.ndarray) -> None:
     cells = (a * 12).astype(int) * 12 + (b * 12).astype(int)
     assert chisquare(np.bincount(cells, minlength=144)).pvalue > LEVEL

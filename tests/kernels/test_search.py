@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.stats import chisquare
@@ -11,7 +13,9 @@ from vmfa_dask.kernels import search, tallies
 from vmfa_dask.kernels.random import SEARCH, draw_integer
 
 
-def draw_case(n: int, c: int, truncation: int, neighborhood: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw_case(
+    n: int, c: int, truncation: int, neighborhood: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Kept components with padding, neighbours with padding, and which components are alive."""
     rng = np.random.default_rng(seed)
     kept = np.argsort(rng.random((n, c)), axis=1)[:, :truncation].astype(np.int32)
@@ -20,8 +24,15 @@ def draw_case(n: int, c: int, truncation: int, neighborhood: int, seed: int) -> 
     return kept, neighbors, rng.random(c) > 0.15
 
 
-def spaces(kept: np.ndarray, neighbors: np.ndarray, alive: np.ndarray, n_random: int, iteration: int = 0, first_row: int = 0,
-           cuts: tuple[int, ...] = ()) -> tuple[np.ndarray, np.ndarray]:
+def spaces(
+    kept: np.ndarray,
+    neighbors: np.ndarray,
+    alive: np.ndarray,
+    n_random: int,
+    iteration: int = 0,
+    first_row: int = 0,
+    cuts: tuple[int, ...] = (),
+) -> tuple[np.ndarray, np.ndarray]:
     n = len(kept)
     size = kept.shape[1] * neighbors.shape[1] + n_random
     candidates, sizes = np.full((n, size), -9, np.int32), np.zeros(n, np.int32)
@@ -30,8 +41,10 @@ def spaces(kept: np.ndarray, neighbors: np.ndarray, alive: np.ndarray, n_random:
     return candidates, sizes
 
 
-@pytest.mark.parametrize(("n", "c", "truncation", "neighborhood", "n_random"),
-                         [(40, 12, 3, 4, 0), (40, 12, 3, 4, 2), (1, 1, 1, 1, 1), (30, 5, 5, 5, 1), (50, 40, 1, 1, 1)])
+@pytest.mark.parametrize(
+    ("n", "c", "truncation", "neighborhood", "n_random"),
+    [(40, 12, 3, 4, 0), (40, 12, 3, 4, 2), (1, 1, 1, 1, 1), (30, 5, 5, 5, 1), (50, 40, 1, 1, 1)],
+)
 def test_search_spaces(n: int, c: int, truncation: int, neighborhood: int, n_random: int) -> None:
     kept, neighbors, alive = draw_case(n, c, truncation, neighborhood, seed=n)
     candidates, sizes = spaces(kept, neighbors, alive, n_random, iteration=3, first_row=100)
@@ -72,7 +85,7 @@ def test_grouping_transposes(cuts: tuple[int, ...]) -> None:
     kept, neighbors, alive = draw_case(50, c, 2, 3, seed=2)
     candidates, sizes = spaces(kept, neighbors, alive, 1)
     counts = np.zeros((len(cuts) - 1, c), np.int64)
-    for k, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for k, (a, b) in enumerate(itertools.pairwise(cuts)):
         search.count_by_component(candidates, sizes, a, b, counts[k])
     indptr = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
     members, slots = np.full(indptr[-1], -1, np.int32), np.full(candidates.shape, -1, np.int32)
@@ -118,8 +131,9 @@ def test_truncation(n_kept: int, ties: bool) -> None:
         assert best[i] == (joints[i, names.index(known[0])] if known else -np.inf)
 
 
-def tallied(candidates: np.ndarray, sizes: np.ndarray, joints: np.ndarray, log_weights: np.ndarray,
-            cut: int) -> tuple[np.ndarray, ...]:
+def tallied(
+    candidates: np.ndarray, sizes: np.ndarray, joints: np.ndarray, log_weights: np.ndarray, cut: int
+) -> tuple[np.ndarray, ...]:
     """Tallies of one block as (indptr, ids, sums, counts)."""
     n, width = candidates.shape
     c = len(log_weights)
@@ -130,8 +144,23 @@ def tallied(candidates: np.ndarray, sizes: np.ndarray, joints: np.ndarray, log_w
     offsets, lengths = np.arange(c) * c, np.zeros(c, np.int32)
     ids, sums, counts = np.empty(c * c, np.int32), np.empty(c * c), np.empty(c * c, np.int64)
     for a, b in ((cut, c), (0, cut)):
-        tallies.tally_divergences(members, indptr, candidates, sizes, slots, joints.ravel(), best, log_weights, a, b, offsets,
-                                  lengths, ids, sums, counts)
+        tallies.tally_divergences(
+            members,
+            indptr,
+            candidates,
+            sizes,
+            slots,
+            joints.ravel(),
+            best,
+            log_weights,
+            a,
+            b,
+            offsets,
+            lengths,
+            ids,
+            sums,
+            counts,
+        )
     used = np.concatenate([offsets[k] + np.arange(lengths[k]) for k in range(c)])
     return np.concatenate([[0], np.cumsum(lengths)]), ids[used], sums[used], counts[used]
 
@@ -151,7 +180,9 @@ def two_blocks() -> tuple[list, list, np.ndarray]:
         sizes = rng.integers(1, 5, n).astype(np.int32)
         joints = rng.normal(-30, 5, (n, 4))
         arrays.append((candidates, sizes, joints))
-        mappings.append([dict(zip(candidates[i, : sizes[i]].tolist(), joints[i].tolist(), strict=False)) for i in range(n)])
+        mappings.append(
+            [dict(zip(candidates[i, : sizes[i]].tolist(), joints[i].tolist(), strict=False)) for i in range(n)]
+        )
     return arrays, mappings, log_weights
 
 

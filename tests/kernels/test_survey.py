@@ -8,8 +8,10 @@ import pytest
 from vmfa_dask.kernels.survey import feature_moments, squared_distances
 
 
-@pytest.mark.parametrize(("stored", "offset", "rounding"),
-                         [("float32", 0, 1e-12), ("float32", 1e6, 1e-12), ("float64", 1e9, 1e-7), ("uint8", 100, 1e-12)])
+@pytest.mark.parametrize(
+    ("stored", "offset", "rounding"),
+    [("float32", 0, 1e-12), ("float32", 1e6, 1e-12), ("float64", 1e9, 1e-7), ("uint8", 100, 1e-12)],
+)
 def test_feature_moments(stored: str, offset: float, rounding: float) -> None:
     rng = np.random.default_rng(0)
     rows = (offset + rng.integers(-64, 64, (500, 7)) / (1 if stored == "uint8" else 16)).astype(stored)

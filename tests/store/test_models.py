@@ -94,7 +94,7 @@ def test_newer_formats_are_refused_by_number(tmp_path: Path) -> None:
 
 def test_other_groups_are_refused(tmp_path: Path) -> None:
     zarr.open_group(tmp_path / "other", mode="w")
-    with pytest.raises(ValueError, match="format is None, expected 'vmfa_dask.mixture'"):
+    with pytest.raises(ValueError, match=r"format is None, expected 'vmfa_dask\.mixture'"):
         load_mixture(str(tmp_path / "other"))
     with pytest.raises(FileNotFoundError, match="no model is stored there"):
         load_mixture(str(tmp_path / "nothing"))

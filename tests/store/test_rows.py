@@ -18,10 +18,12 @@ from vmfa_dask.store.storage import ZarrStorage
 DATA = images(1003, (4, 5, 3))
 FLAT = DATA.reshape(1003, -1)
 LAYOUTS = {
-    "v3": {"chunks": (100, 4, 5, 3)}, "v2": {"chunks": (100, 4, 5, 3), "zarr_format": 2},
-    "inner chunks": {"chunks": (100, 2, 5, 1)}, "sharded": {"chunks": (50, 4, 5, 3), "shards": (200, 4, 5, 3)},
-    "uncompressed": {"chunks": (1003, 4, 5, 3), "compressors": None}, "v2 Fortran": {"chunks": (100, 4, 5, 3),
-                                                                                     "zarr_format": 2, "order": "F"},
+    "v3": {"chunks": (100, 4, 5, 3)},
+    "v2": {"chunks": (100, 4, 5, 3), "zarr_format": 2},
+    "inner chunks": {"chunks": (100, 2, 5, 1)},
+    "sharded": {"chunks": (50, 4, 5, 3), "shards": (200, 4, 5, 3)},
+    "uncompressed": {"chunks": (1003, 4, 5, 3), "compressors": None},
+    "v2 Fortran": {"chunks": (100, 4, 5, 3), "zarr_format": 2, "order": "F"},
 }
 
 
@@ -125,7 +127,11 @@ def test_consolidated_metadata_makes_no_difference(tmp_path: Path) -> None:
 
 def test_storage_of_versions(tmp_path: Path) -> None:
     storage = ZarrStorage(str(tmp_path / "run"))
-    arrays = {"weights": np.linspace(0, 1, 5), "loadings": np.zeros((5, 0, 3), np.float32), "ids": np.arange(6, dtype=np.int32)}
+    arrays = {
+        "weights": np.linspace(0, 1, 5),
+        "loadings": np.zeros((5, 0, 3), np.float32),
+        "ids": np.arange(6, dtype=np.int32),
+    }
     storage.write("parameters", 3, 1, arrays)
     elsewhere = ZarrStorage(str(tmp_path / "run"))
     found = elsewhere.read("parameters", 3, 1)

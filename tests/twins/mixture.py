@@ -21,8 +21,12 @@ class Dense:
     @classmethod
     def of(cls, mixture: Mixture) -> Dense:
         """The same numbers in float64, means in the units of the rows."""
-        return cls(mixture.weights.copy(), mixture.means.astype(np.float64) + mixture.offset,
-                   mixture.loadings.astype(np.float64), mixture.noise_variances.astype(np.float64))
+        return cls(
+            mixture.weights.copy(),
+            mixture.means.astype(np.float64) + mixture.offset,
+            mixture.loadings.astype(np.float64),
+            mixture.noise_variances.astype(np.float64),
+        )
 
     def covariance(self, c: int) -> Float64:
         """Σ_c = Λ_cΛ_cᵀ + diag σ²_c."""
@@ -34,8 +38,10 @@ def log_joint(dense: Dense, c: int, row: Float64) -> float:
     covariance = dense.covariance(c)
     difference = np.asarray(row, np.float64) - dense.means[c]
     distance = difference @ np.linalg.solve(covariance, difference)
-    return float(np.log(dense.weights[c]) - 0.5 * (len(difference) * np.log(2 * np.pi) + np.linalg.slogdet(covariance)[1]
-                                                   + distance))
+    return float(
+        np.log(dense.weights[c])
+        - 0.5 * (len(difference) * np.log(2 * np.pi) + np.linalg.slogdet(covariance)[1] + distance)
+    )
 
 
 def log_joints(dense: Dense, rows: Float64) -> Float64:

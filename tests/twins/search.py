@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 
-def search_space(kept: Iterable[int], neighbors: Sequence[Sequence[int]], alive: Sequence[bool],
-                 random: Iterable[int]) -> set[int]:
+def search_space(
+    kept: Iterable[int], neighbors: Sequence[Sequence[int]], alive: Sequence[bool], random: Iterable[int]
+) -> set[int]:
     """G_n: the union of g_c over the kept components, and random candidates; only components that are alive."""
     union = {int(other) for c in kept if c >= 0 for other in neighbors[c] if other >= 0} | {int(c) for c in random}
     return {c for c in union if alive[c]}
@@ -23,7 +24,9 @@ def truncate(log_joints: Mapping[int, float], n_kept: int) -> tuple[list[int], l
     return kept, [math.exp(log_joints[c] - shift) / total for c in kept], shift + math.log(total)
 
 
-def tally(rows: Sequence[Mapping[int, float]], log_weights: Sequence[float]) -> dict[tuple[int, int], tuple[float, int]]:
+def tally(
+    rows: Sequence[Mapping[int, float]], log_weights: Sequence[float]
+) -> dict[tuple[int, int], tuple[float, int]]:
     """(D̃_cc̃, N_cc̃) of every pair that occurs: log p(x|c) − log p(x|c̃) summed over the rows whose best component is c.
 
     Each row is a mapping from its candidates to their log-joints.
@@ -39,8 +42,9 @@ def tally(rows: Sequence[Mapping[int, float]], log_weights: Sequence[float]) -> 
     return totals
 
 
-def nearest(component: int, totals: Mapping[tuple[int, int], tuple[float, int]], old: Sequence[int],
-            size: int) -> list[int]:
+def nearest(
+    component: int, totals: Mapping[tuple[int, int], tuple[float, int]], old: Sequence[int], size: int
+) -> list[int]:
     """g_c: the component and the others of smallest mean difference; the old set where nothing is known."""
     means = {other: total / count for (c, other), (total, count) in totals.items() if c == component}
     if not means:

@@ -1,0 +1,58 @@
+"""D05: chunks that are short, few, or fewer than the workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+from tests.samples import draw, make_mixture, make_start, write_store
+from vmfa_dask import MixtureModel, fit_distributed
+
+N, C, H = 1003, 20, 3
+ROWS = draw(make_mixture(C, 8, H, spread=2.0), N)
+START = make_start(make_mixture(C, 8, H, seed=3, spread=2.0), N, 3, 5)
+OPTIONS: dict[str, Any] = {
+    "n_components": C,
+    "n_factors": H,
+    "neighborhood": 5,
+    "start": START,
+    "max_iter": 10,
+    "precision": "float64",
+}
+
+
+def assert_same(model: MixtureModel, known: MixtureModel) -> None:
+    assert (model.weights * N).sum() == pytest.approx(N, abs=1e-9)
+    for name in ("weights", "means", "loadings", "noise_variances"):
+        np.testing.assert_allclose(getattr(model, name), getattr(known, name), rtol=1e-6, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory, in_process: Client) -> MixtureModel:
+    """The run on one chunk."""
+    path = write_store(tmp_path_factory.mktemp("d05") / "one.zarr", ROWS, N)
+    return fit_distributed(path, client=in_process, **OPTIONS).model
+
+
+@pytest.mark.parametrize("chunk_rows", [100, 503, 7, 1000])
+def test_any_chunks_give_the_parameters_of_one(
+    tmp_path: Path, in_process: Client, known: MixtureModel, chunk_rows: int
+) -> None:
+    path = write_store(tmp_path / "x.zarr", ROWS, chunk_rows)  # last chunks of 3, 500, 2 and 3 rows
+    assert_same(fit_distributed(path, client=in_process, **OPTIONS).model, known)
+    assert_same(fit_distributed(path, client=in_process, n_groups=11, **OPTIONS).model, known)
+
+
+def test_two_chunks_on_six_workers(tmp_path: Path, known: MixtureModel) -> None:
+    path = write_store(tmp_path / "x.zarr", ROWS, 503)
+    with (
+        LocalCluster(
+            n_workers=6, threads_per_worker=1, processes=False, memory_limit="2 GiB", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        assert_same(fit_distributed(path, client=client, n_groups=2, **OPTIONS).model, known)

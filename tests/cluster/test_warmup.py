@@ -1,0 +1,61 @@
+"""Compiling: one process at a time into an empty cache, and not at all where the cache is warm or a run is repeated."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vmfa_dask.cluster import warmup
+from vmfa_dask.em.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import hashlib, sys
+import numpy as np
+from vmfa_dask import fit_local
+rows = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+fit = fit_local(rows, n_components=3, n_factors=1, max_iter=2, max_warmup_iter=1)
+print(hashlib.sha256(b"".join(a.tobytes() for a in (fit.model.means, fit.model.loadings))).hexdigest())
+"""
+
+
+def start(cache: Path) -> subprocess.Popen:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", PROGRAM],
+        env=environment,
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def files(cache: Path) -> dict[str, float]:
+    return {str(path): path.stat().st_mtime_ns for path in cache.rglob("*.nb?")}
+
+
+def test_processes_that_start_together_with_an_empty_cache(tmp_path: Path) -> None:
+    together = [start(tmp_path) for _ in range(2)]
+    outputs = [process.communicate(timeout=110) for process in together]
+    assert [process.returncode for process in together] == [0, 0], outputs
+    compiled = files(tmp_path)
+    assert compiled
+    later = start(tmp_path)
+    outputs.append(later.communicate(timeout=110))
+    assert later.returncode == 0
+    assert len({output for output, _ in outputs}) == 1
+    assert files(tmp_path) == compiled  # the third process found everything it needs
+
+
+def test_a_cache_that_cannot_be_locked_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warmup, "_lock_path", lambda: str(tmp_path / "missing" / "folder" / "x.lock"))
+    monkeypatch.setattr(warmup, "_warm", set())
+    settings = Settings(3, 1)
+    assert warmup.warm_up(settings, np.dtype("float32")) > 0
+    assert warmup.warm_up(settings, np.dtype("float32")) == 0
