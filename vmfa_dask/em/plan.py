@@ -18,6 +18,8 @@ BLOCK_BYTES = 96 * 2**20
 TILE_BYTES = 12 * 2**20
 # A group sends (H + 2)·D float64 per component: with fewer rows than this per component, merging costs more than EM.
 _GROUP_ROWS_PER_COMPONENT = 30
+# A group of fewer bytes than this is done before its task was worth scheduling.
+_GROUP_BYTES = 8 * 2**20
 _MOST_GROUPS = 512
 # Float64 statistics of one component block, at most: blocks are merged and maximised side by side on several workers.
 _COMPONENT_BLOCK_BYTES = 96 * 2**20
@@ -78,7 +80,8 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
     if n_groups is not None and n_groups < 1:
         raise ValueError(f"n_groups={n_groups}: expected a positive number of groups")
     if n_groups is None:
-        n_groups = max(2, min(_MOST_GROUPS, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c)))
+        by_work = rows.n_rows * d * rows.dtype.itemsize // _GROUP_BYTES
+        n_groups = max(2, min(_MOST_GROUPS, by_work, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c)))
     unit = rows.chunk_rows if rows.n_rows >= n_groups * rows.chunk_rows else 1
     row_bytes = d * rows.dtype.itemsize + 20 * settings.search_size
     tile_rows = max(64, TILE_BYTES // (d * min(rows.dtype.itemsize, 4)))
