@@ -10,15 +10,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from vmfa_dask.em.context import RunContext
+from vmfa_dask.em.precision import derive
 from vmfa_dask.em.seeding import Candidates, first_seed
 from vmfa_dask.em.storage import START
+from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels import random
-from vmfa_dask.values import Float64, Int64
+from vmfa_dask.kernels.log_joints import log_joints
+from vmfa_dask.values import Float64, FloatArray, Int64, Mixture
 
-# Chains whose candidates are compared by one matrix product.
+# Chains whose candidates are compared at once.
 _CHAINS_TOGETHER = 32
-# Part of |a|² + |b|² below which a squared distance from a float32 product has too few digits left.
-_LOST_DIGITS = 1e-4
 
 
 def run_chains(context: RunContext, parts: Sequence[Candidates], masses: Sequence[float]) -> tuple[Int64, Float64, int]:
@@ -36,23 +37,25 @@ def run_chains(context: RunContext, parts: Sequence[Candidates], masses: Sequenc
     random.uniforms(settings.random_state, random.CHAINS, 0, 0, accept)
     seeds, seed_rows = np.empty((c, values.shape[1])), np.empty(c, np.int64)
     center = values.mean(axis=0) if len(values) else np.zeros(values.shape[1])
-    values -= center
-    seeds[0] = first_seed(context) - context.offset() - center
+    points = (values - center).astype(np.float32)
+    seeds[0] = first_seed(context) - context.offset()
     seed_rows[0] = context.storage.read(START, 0, 0)["first_row"][0]
+    nearest = squared_distances(context.cores, points, seeds[:1] - center).min(axis=1)
     n_distinct = 1
     for low in range(1, c, _CHAINS_TOGETHER):
         high = min(low + _CHAINS_TOGETHER, c)
-        batch = slice((low - 1) * m, (high - 1) * m)
-        points = values[batch]
-        nearest = squared_distances(points, seeds[:low]).min(axis=1)
-        between = squared_distances(points, points)
+        batch, rest = slice((low - 1) * m, (high - 1) * m), slice((high - 1) * m, None)
+        between = squared_distances(context.cores, points[batch], points[batch])
         for k in range(low, high):
             chain = range((k - low) * m, (k - low + 1) * m)
-            state = _walk(nearest, proposal[batch], accept[batch, 0], chain)
-            n_distinct += int(nearest[state] > 0)
-            seeds[k], seed_rows[k] = points[state], rows[batch][state]
-            nearest = np.minimum(nearest, between[:, state])
-    return seed_rows, seeds + center, n_distinct
+            state = _walk(nearest[batch], proposal[batch], accept[batch, 0], chain)
+            n_distinct += int(nearest[batch][state] > 0)
+            seeds[k], seed_rows[k] = values[batch][state], rows[batch][state]
+            nearest[batch] = np.minimum(nearest[batch], between[:, state])
+        if high < c:
+            found = squared_distances(context.cores, points[rest], seeds[low:high] - center)
+            nearest[rest] = np.minimum(nearest[rest], found.min(axis=1))
+    return seed_rows, seeds, n_distinct
 
 
 def _walk(nearest: Float64, proposal: Float64, accept: Float64, chain: range) -> int:
@@ -65,14 +68,22 @@ def _walk(nearest: Float64, proposal: Float64, accept: Float64, chain: range) ->
     return state
 
 
-def squared_distances(points: Float64, centers: Float64) -> Float64:
-    """Squared distances (points, centers) by one float32 matrix product.
+def squared_distances(cores: Cores, points: FloatArray, centers: FloatArray) -> Float64:
+    """Squared distances (points, centers) by the log-joint kernel of unit Gaussians.
 
-    Where the difference has lost its digits it is formed again directly: equal rows are at distance zero.
+    A matrix product would be faster, but its bits depend on the number of threads that BLAS happens to have.
+    Differences are formed before they are squared, so equal rows are at distance zero.
     """
-    scale = np.einsum("ij,ij->i", points, points)[:, None] + np.einsum("ij,ij->i", centers, centers)
-    squared = scale - 2.0 * (points.astype(np.float32) @ centers.T.astype(np.float32))
-    for i, j in np.argwhere(squared <= _LOST_DIGITS * scale):
-        squared[i, j] = np.sum((points[i] - centers[j]) ** 2)
-    result: Float64 = squared
-    return result
+    n, k, d = len(points), len(centers), points.shape[1]
+    means = centers.astype(np.float32)
+    unit = Mixture(np.full(k, 1.0 / k), means, np.zeros((k, 0, d), np.float32), np.ones((k, d), np.float32))
+    p = derive(unit, cores)
+    members, indptr, joints = np.tile(np.arange(n, dtype=np.int32), k), np.arange(k + 1) * n, np.empty(n * k)
+    kept = (p.log_norms, p.precise_slot, p.packed_precise)
+    cores.run(
+        lambda a, b: log_joints(
+            points, members, indptr, a, b, p.packed, *kept, p.factors, p.tile, joints
+        ),
+        cores.split(k),
+    )
+    return 2.0 * (p.log_norms[:, None] - joints.reshape(k, n)).T
