@@ -64,7 +64,7 @@ def test_offset_is_part_of_the_density() -> None:
 
 
 def test_images_keep_their_shape() -> None:
-    m = make_mixture(3, 12, 1, dtype="float32")
+    m = make_mixture(3, 12, 3, dtype="float32")
     model = MixtureModel(m.weights, m.means, m.loadings, m.noise_variances, (2, 2, 3))
     rows = images(40, (2, 2, 3))
     assert model.component_means.shape == (3, 2, 2, 3)

@@ -37,7 +37,7 @@ def test_one_process_of_four_threads(known: bytes) -> None:
     ):
         before = client.run(lambda: __import__("os").getpid())
         assert client.run(lambda: __import__("numba").config.THREADING_LAYER) == dict.fromkeys(before, "workqueue")
-        for _ in range(3):
+        for _ in range(2):
             assert parameters(fit_distributed(ROWS, client=client, **OPTIONS).model) == known
         assert client.run(lambda: __import__("os").getpid()) == before  # no worker died and was started again
 

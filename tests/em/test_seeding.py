@@ -54,10 +54,10 @@ def test_other_random_states_give_other_seeds() -> None:
     assert starts[0] != starts[1] != starts[2] != starts[0]
 
 
-@pytest.mark.parametrize("length", [1, 2, 6])
+@pytest.mark.parametrize("length", [1, 4])
 def test_chains_have_the_distribution_of_afkmc2(length: int) -> None:
     data = np.array([[0.0, 0], [1, 0], [0, 2], [6, 6], [7, 6], [-9, 3]])
-    n, runs = len(data), 1500
+    n, runs = len(data), 800
     second, third = third_seed(data, length)
     triples = np.array(
         [
@@ -80,7 +80,7 @@ def test_chains_have_the_distribution_of_afkmc2(length: int) -> None:
 
 def test_uniform_seeds_are_uniform() -> None:
     data = draw(make_mixture(2, 3, 1), 12)
-    settings = [Settings(3, 1, init_params="uniform", random_state=k) for k in range(1500)]
+    settings = [Settings(3, 1, init_params="uniform", random_state=k) for k in range(800)]
     chosen = np.array([rows_of(seeded(data, s, 1)[0]) for s in settings])
     assert all(len(set(row)) == 3 for row in chosen.tolist())
     for k in range(3):

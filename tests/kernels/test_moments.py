@@ -47,12 +47,12 @@ def assert_close(found: Moments, known: Moments, rounding: float) -> None:
 @pytest.mark.parametrize(
     ("stored", "precision", "n_factors", "n_features"),
     [
-        ("uint8", "float32", 0, 7),
+        ("float64", "float64", 0, 7),
         ("uint8", "float32", 3, 67),
-        ("int16", "float32", 1, 33),
+        ("int16", "float32", 3, 33),
         ("float32", "float32", 1, 1),
         ("float32", "float32", 3, 64),
-        ("float32", "float32", 5, 21),
+        ("uint8", "float32", 5, 21),
         ("float64", "float64", 1, 10),
         ("float64", "float64", 3, 131),
     ],

@@ -81,9 +81,7 @@ def squared_distances(cores: Cores, points: FloatArray, centers: FloatArray) -> 
     members, indptr, joints = np.tile(np.arange(n, dtype=np.int32), k), np.arange(k + 1) * n, np.empty(n * k)
     kept = (p.log_norms, p.precise_slot, p.packed_precise)
     cores.run(
-        lambda a, b: log_joints(
-            points, members, indptr, a, b, p.packed, *kept, p.factors, p.tile, joints
-        ),
+        lambda a, b: log_joints(points, members, indptr, a, b, p.packed, *kept, p.factors, p.tile, joints),
         cores.split(k),
     )
     return 2.0 * (p.log_norms[:, None] - joints.reshape(k, n)).T

@@ -177,13 +177,20 @@ def fit_local(
     threads: int | None = None,
     run: str | None = None,
     resume: str = "auto",
+    cache_bytes: int = 2**30,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Fit:
-    """Train in this process without Dask; parameters as `fit_distributed`, and the same bytes as its result."""
+    """Train in this process without Dask; parameters as `fit_distributed`.
+
+    From the same store it gives the same bytes as `fit_distributed`. (An array in memory has no chunks to align groups
+    of rows with: its sums may be cut elsewhere.) Decoded rows of a store are kept in memory up to `cache_bytes`.
+    """
     numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
     rows = open_rows(data, array)
     numbers.check_against(rows.n_rows, n_features_of(rows))
+    if isinstance(rows, ZarrRows):
+        rows.cache_bytes = cache_bytes
     plan = make_plan(rows, numbers, n_groups)
     with kept_run(run, resume, numbers, plan, rows) as kept:
         warm_up(numbers, rows.dtype)
