@@ -1,0 +1,148 @@
+"""Runs in a folder: whatever ends them, the same call goes on to the bytes of the undisturbed run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster
+
+from tests.samples import draw, make_mixture, parameters, write_store
+from vmfa_dask import IterationRecord, fit_distributed, fit_local
+from vmfa_dask.service import checkpoints
+
+ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")
+OPTIONS: dict[str, Any] = {
+    "n_components": 6,
+    "n_factors": 3,
+    "n_groups": 3,
+    "max_warmup_iter": 2,
+    "tol": 0.0,
+    "warmup_tol": 0.0,
+}
+
+
+class Interrupted(Exception):
+    """Stands for anything that ends the driver between two passes."""
+
+
+def stop_after(iteration: int) -> Any:
+    """A progress function that ends the run."""
+
+    def progress(record: IterationRecord) -> None:
+        if record.iteration == iteration:
+            raise Interrupted
+
+    return progress
+
+
+@pytest.mark.parametrize("iteration", [0, 1, 3, 6])
+def test_an_interrupted_run_ends_in_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, iteration: int
+) -> None:
+    monkeypatch.setattr(checkpoints, "_PATIENCE", 0.0)
+    run, passes = str(tmp_path / "run"), []
+    with pytest.raises(Interrupted):
+        fit_local(ROWS, **OPTIONS, max_iter=5, run=run, progress=stop_after(iteration))
+    again = fit_local(
+        ROWS, **OPTIONS, max_iter=5, run=run, resume="require", progress=lambda record: passes.append(record.iteration)
+    )
+    straight = fit_local(ROWS, **OPTIONS, max_iter=5)
+    assert passes == list(range(iteration, 8))
+    assert parameters(again.model) == parameters(straight.model)
+    assert [r.free_energy for r in again.history] == [r.free_energy for r in straight.history]
+
+
+def test_a_finished_run_is_extended_as_if_it_had_never_ended(tmp_path: Path) -> None:
+    run = str(tmp_path / "run")
+    fit_local(ROWS, **OPTIONS, max_iter=3, run=run)
+    longer, straight = fit_local(ROWS, **OPTIONS, max_iter=6, run=run), fit_local(ROWS, **OPTIONS, max_iter=6)
+    assert parameters(longer.model) == parameters(straight.model)
+    assert [r.phase for r in longer.history] == [r.phase for r in straight.history]
+
+
+def test_what_is_not_this_run_is_refused_and_the_difference_named(tmp_path: Path) -> None:
+    run = str(tmp_path / "run")
+    fit_local(ROWS, **OPTIONS, max_iter=2, run=run)
+    with pytest.raises(ValueError, match="settings random_state is 0, this call has 3"):
+        fit_local(ROWS, **OPTIONS, max_iter=2, run=run, random_state=3)
+    other = ROWS.copy()
+    other[0, 0] += 1
+    with pytest.raises(ValueError, match="data sample"):
+        fit_local(other, **OPTIONS, max_iter=2, run=run)
+    with pytest.raises(FileExistsError, match="resume='never'"):
+        fit_local(ROWS, **OPTIONS, max_iter=2, run=run, resume="never")
+    with pytest.raises(FileNotFoundError, match="no run is stored there"):
+        fit_local(ROWS, **OPTIONS, max_iter=2, run=str(tmp_path / "none"), resume="require")
+    with pytest.raises(ValueError, match="expected one of"):
+        fit_local(ROWS, **OPTIONS, max_iter=2, run=run, resume="maybe")
+
+
+def test_runs_of_a_newer_format_and_damaged_versions_are_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    fit_local(ROWS, **OPTIONS, max_iter=2, run=str(run))
+    chunk = next(path for path in (run / "versions" / "parameters").rglob("c/0/0/0") if path.is_file())
+    content = bytearray(chunk.read_bytes())
+    content[5] ^= 1
+    chunk.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match="is damaged"):
+        fit_local(ROWS, **OPTIONS, max_iter=3, run=str(run))
+    known = json.loads((run / "run.json").read_text())
+    known["format"]["version"] = 99
+    (run / "run.json").write_text(json.dumps(known))
+    with pytest.raises(ValueError, match="format version is 99"):
+        fit_local(ROWS, **OPTIONS, max_iter=3, run=str(run))
+
+
+_DRIVER = """
+import sys
+import zarr
+from vmfa_dask import fit_local
+from vmfa_dask.service import checkpoints
+checkpoints._PATIENCE = 0.0
+fit_local(sys.argv[1], n_components=6, n_factors=3, n_groups=3, max_warmup_iter=2, max_iter=400, tol=0.0,
+          warmup_tol=0.0, run=sys.argv[2], progress=lambda record: print(record.iteration, flush=True))
+"""
+
+
+def test_a_killed_driver_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
+    store, run = write_store(tmp_path / "rows.zarr", ROWS, 100), str(tmp_path / "run")
+    driver = subprocess.Popen([sys.executable, "-c", _DRIVER, store, run], stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    with driver.stdout as lines:
+        for line in lines:
+            if int(line) == 5:
+                driver.send_signal(signal.SIGKILL)
+                break
+    assert driver.wait(30) == -signal.SIGKILL
+    done = len(json.loads((tmp_path / "run" / "state.json").read_text())["records"])
+    assert done >= 5
+    again = fit_local(store, **OPTIONS, max_iter=done + 3, run=run, resume="require")
+    assert parameters(again.model) == parameters(fit_local(store, **OPTIONS, max_iter=done + 3).model)
+
+
+def test_killed_workers_change_nothing(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "rows.zarr", ROWS, 100)
+    killed = []
+    with (
+        LocalCluster(
+            n_workers=3, threads_per_worker=1, memory_limit="2 GiB", dashboard_address="127.0.0.1:0", host="127.0.0.1"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+
+        def kill_one(record: IterationRecord) -> None:
+            if record.iteration in (0, 3, 6):
+                worker = list(cluster.workers.values())[record.iteration % 3]
+                os.kill(worker.process.pid, signal.SIGKILL)
+                killed.append(record.iteration)
+
+        fit = fit_distributed(store, client=client, **OPTIONS, max_iter=6, progress=kill_one)
+    assert killed == [0, 3, 6]
+    assert parameters(fit.model) == parameters(fit_local(store, **OPTIONS, max_iter=6).model)
