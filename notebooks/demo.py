@@ -210,7 +210,7 @@ def run(output: Path, rows_folder: Path, n_rows: int, n_components: int) -> None
             n_workers=1,
             threads_per_worker=available_cores(),
             processes=False,
-            dashboard_address=":0",
+            dashboard_address="127.0.0.1:0",
             memory_limit=MEMORY_LIMIT,
         ) as cluster,
         Client(cluster) as client,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ class DaskExecutor:
     def __init__(self, client: Client, reference: RunReference, storage: Storage) -> None:
         self._client, self._reference, self._storage = client, reference, storage
         self._sequence = itertools.count()
+        self._futures: weakref.WeakSet[Any] = weakref.WeakSet()
         self.plan: Plan = reference.plan
         self.settings: Settings = reference.settings
         self.shares_memory = reference.folder is None
@@ -48,7 +50,9 @@ class DaskExecutor:
         """A future. Its key starts with `name`, which is what the dashboard groups and labels by."""
         # A key that was used before would silently return the old result, so keys count up and carry the run.
         key = (f"{name}-{self._reference.run}-{next(self._sequence):06d}", index)
-        return self._client.submit(run_task, self._reference, function, *arguments, key=key, pure=False)
+        future = self._client.submit(run_task, self._reference, function, *arguments, key=key, pure=False)
+        self._futures.add(future)
+        return future
 
     def results(self, handles: Sequence[Any]) -> list[Any]:
         """Gather; when a task fails or the user interrupts, the rest of the pass is cancelled and the error raised.
@@ -65,7 +69,8 @@ class DaskExecutor:
                 raise
             raise SchedulerLost(f"lost the scheduler at {_address(self._client)}") from error
         except BaseException:
-            self._client.cancel(list(handles), force=True)
+            # All that is alive, not these handles alone: the error's traceback holds the frames that hold the others.
+            self._client.cancel(list(self._futures), force=True)
             raise
 
     def discard(self, kind: str, version: int) -> None:

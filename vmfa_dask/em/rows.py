@@ -59,7 +59,7 @@ class ArrayRows:
     def __init__(self, array: Any, chunk_rows: int = 1) -> None:
         array = np.asarray(array)
         check_table("array", array.shape, array.dtype)
-        self._rows = np.ascontiguousarray(array.reshape(array.shape[0], -1))
+        self._rows = read_only(np.ascontiguousarray(array.reshape(array.shape[0], -1)))
         self.feature_shape = tuple(int(n) for n in array.shape[1:])
         self.n_rows, self.dtype, self.chunk_rows = int(array.shape[0]), array.dtype, chunk_rows
 
@@ -72,6 +72,13 @@ class ArrayRows:
         return f"row {row}"
 
 
+def read_only(rows: Rows) -> Rows:
+    """The same rows, protected: nobody writes to them, and kernels are compiled for one kind of array only."""
+    view = rows.view()
+    view.flags.writeable = False
+    return view
+
+
 def n_features_of(rows: RowSource) -> int:
     """D."""
     return int(np.prod(rows.feature_shape))
@@ -81,13 +88,13 @@ def working_rows(block: Rows, offset: Float64, dtype: str) -> Rows:
     """Rows as kernels take them: untouched where conversion in registers is exact, else minus `offset` in float64."""
     exact = block.dtype.name in (_EXACT_IN_FLOAT32 if dtype == "float32" else _EXACT_IN_FLOAT64)
     if exact and block.dtype.isnative and not offset.any():
-        return block
+        return read_only(block)
     narrowed = np.empty(block.shape, dtype)
     for start in range(0, len(block), 256):  # the float64 intermediate stays small
         np.subtract(
             block[start : start + 256], offset, out=narrowed[start : start + 256], dtype=np.float64, casting="same_kind"
         )
-    return narrowed
+    return read_only(narrowed)
 
 
 def read_ahead(source: RowSource, start: int, stop: int, block_rows: int) -> Iterator[tuple[int, Rows]]:
