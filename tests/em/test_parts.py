@@ -18,8 +18,10 @@ from vmfa_dask.values import Mixture, NeighborGraph, RowTally
 @pytest.mark.parametrize("stored", ["uint8", "int8", "uint16", "int16", "float32"])
 def test_rows_that_kernels_convert_are_passed_on_untouched(stored: str) -> None:
     block = np.ones((5, 3), stored)
-    assert working_rows(block, np.zeros(3), "float32") is block
-    assert working_rows(block, np.zeros(3), "float64") is block
+    for dtype in ("float32", "float64"):
+        found = working_rows(block, np.zeros(3), dtype)
+        assert found.__array_interface__["data"][0] == block.__array_interface__["data"][0]  # no copy
+        assert (found.dtype, found.shape, found.flags.writeable) == (block.dtype, block.shape, False)
 
 
 @pytest.mark.parametrize(
