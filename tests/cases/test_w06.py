@@ -13,7 +13,7 @@ from tests.samples import draw, make_mixture, parameters
 from vmfa_dask import fit_distributed, fit_local
 
 ROWS = draw(make_mixture(6, 12, 3), 2000, dtype="float32")
-OPTIONS: dict[str, Any] = {"n_components": 6, "n_factors": 3, "max_iter": 5, "n_groups": 8}
+OPTIONS: dict[str, Any] = {"n_components": 6, "n_factors": 3, "max_iter": 4, "max_warmup_iter": 3, "n_groups": 8}
 
 
 @pytest.fixture(scope="module")

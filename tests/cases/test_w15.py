@@ -13,7 +13,14 @@ from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import Fit, fit_distributed, fit_local
 
 ROWS = draw(make_mixture(6, 8, 3, spread=3.0), 5000, dtype="float32")
-OPTIONS: dict[str, Any] = {"n_components": 10, "n_factors": 3, "max_iter": 8, "random_state": 0, "n_groups": 8}
+OPTIONS: dict[str, Any] = {
+    "n_components": 10,
+    "n_factors": 3,
+    "max_iter": 6,
+    "max_warmup_iter": 4,
+    "random_state": 0,
+    "n_groups": 8,
+}
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 
 from tests.em.runs import make_context
 from tests.samples import draw, images, make_mixture
-from tests.twins.seeding import third_seed
+from tests.twins.seeding import proposal, squared_distances, third_seed
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.initialization import initialize
@@ -64,21 +64,34 @@ def assert_drawn_from(counts: np.ndarray, expected: np.ndarray) -> None:
     assert chisquare(np.concatenate(cells), np.concatenate(limits)).pvalue > LEVEL
 
 
-@pytest.mark.parametrize(("length", "far"), [(1, 60.0), (4, 6.0)])
-def test_chains_have_the_distribution_of_afkmc2(length: int, far: float) -> None:
-    # With one row far from all others the proposal is nearly half that row, and chains of one proposal show it.
-    data = np.array([[0.0, 0], [1, 0], [0, 2], [6, 6], [7, 6], [-far, 3]])
-    n, runs = len(data), 1000
+def test_proposals_are_half_by_distance_and_half_uniform() -> None:
+    # Chains of one proposal: every seed but the first is a draw of its own. One row is far from all others.
+    data = np.vstack([draw(make_mixture(2, 2, 0), 9), [[-300.0, 3]]])
+    n, runs = len(data), 300
+    settings = [Settings(n, 1, chain_length=1, random_state=k, precision="float64") for k in range(runs)]
+    seeds = np.array([rows_of(seeded(data, s, n_groups=2)[0]) for s in settings])
+    distances, firsts = squared_distances(data), np.bincount(seeds[:, 0], minlength=n)
+    counts, expected = np.zeros((n, n)), np.zeros((n, n))
+    for row in seeds:
+        np.add.at(counts[row[0]], row[1:], 1)
+    for first in range(n):
+        expected[first] = firsts[first] * (n - 1) * proposal(distances[first])
+    assert_drawn_from(firsts, np.full(n, runs / n))
+    assert_drawn_from(counts, expected)
+    assert_drawn_from(counts.sum(axis=0), expected.sum(axis=0))
+
+
+def test_chains_have_the_distribution_of_afkmc2() -> None:
+    data = np.array([[0.0, 0], [1, 0], [0, 2], [6, 6], [7, 6], [-6, 3]])
+    n, runs, length = len(data), 1000, 4
     second, third = third_seed(data, length)
-    options = {"chain_length": length, "precision": "float64"}
-    triples = np.array(
-        [rows_of(seeded(data, Settings(3, 1, random_state=k, **options), n_groups=2)[0]) for k in range(runs)]
-    )
-    assert_drawn_from(np.bincount(triples[:, 0], minlength=n), np.full(n, runs / n))
-    assert_drawn_from(np.bincount(triples[:, 2], minlength=n), runs * third)
+    settings = [Settings(3, 1, chain_length=length, random_state=k, precision="float64") for k in range(runs)]
+    triples = np.array([rows_of(seeded(data, s, n_groups=2)[0]) for s in settings])
     pairs = np.zeros((n, n))
     np.add.at(pairs, (triples[:, 0], triples[:, 1]), 1)
     assert_drawn_from(pairs, runs / n * second)
+    assert_drawn_from(np.bincount(triples[:, 1], minlength=n), runs * second.mean(axis=0))
+    assert_drawn_from(np.bincount(triples[:, 2], minlength=n), runs * third)
 
 
 def test_uniform_seeds_are_uniform() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmfa_dask.em.precision import Precision, derive
+from vmfa_dask.em.rows import read_only
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels.log_joints import log_joints
 from vmfa_dask.kernels.moments import component_moments
@@ -24,7 +25,7 @@ def grouped(owners: NDArray[Any], rows: NDArray[Any], n_components: int) -> tupl
 def evaluate(mixture: Mixture, rows: NDArray[Any], members: Int32, indptr: Int64, n_threads: int = 1) -> Float64:
     """Log-joints of grouped pairs of rows and components."""
     cores = Cores(n_threads)
-    p = derive(mixture, cores)
+    p, rows = derive(mixture, cores), read_only(rows)
     joints = np.full(len(members), np.nan)
     cores.run(
         lambda a, b: log_joints(
@@ -57,7 +58,7 @@ def sum_moments(
 ) -> Precision:
     """Add the moments of grouped pairs with responsibilities `weights` to `totals`."""
     cores = Cores(n_threads)
-    p = derive(mixture, cores)
+    p, rows = derive(mixture, cores), read_only(rows)
     cores.run(
         lambda a, b: component_moments(
             rows,

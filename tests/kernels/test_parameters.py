@@ -9,6 +9,7 @@ from tests.kernels.calls import grouped, no_moments, sum_moments
 from tests.samples import draw, make_mixture
 from tests.twins.mixture import Dense, textbook_m_step
 from vmfa_dask.em.precision import derive
+from vmfa_dask.em.rows import read_only
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels.parameters import add_posterior_covariances, factorize, maximize
 from vmfa_dask.values import Mixture, Moments
@@ -33,7 +34,7 @@ def test_factorize(precision: str, n_factors: int, n_features: int) -> None:
 
 
 def test_factorize_survives_loadings_that_swamp_the_noise() -> None:
-    loadings, noise = np.full((1, 3, 8), 2e4), np.full((1, 8), 1e-8)
+    loadings, noise = read_only(np.full((1, 3, 8), 2e4)), read_only(np.full((1, 8), 1e-8))
     cholesky, log_norms, conditions = np.empty((1, 3, 3)), np.empty(1), np.empty(1)
     factorize(loadings, noise, np.ones(1), 0, 1, cholesky, log_norms, conditions)
     for array in (cholesky, log_norms, conditions):

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import chisquare
 
 from tests.twins import search as twin
+from vmfa_dask.em.rows import read_only
 from vmfa_dask.kernels import search, tallies
 from vmfa_dask.kernels.random import SEARCH, draw_integer
 
@@ -33,7 +34,7 @@ def spaces(
     first_row: int = 0,
     cuts: tuple[int, ...] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
-    n = len(kept)
+    n, kept, neighbors = len(kept), read_only(kept), read_only(neighbors)
     size = kept.shape[1] * neighbors.shape[1] + n_random
     candidates, sizes = np.full((n, size), -9, np.int32), np.zeros(n, np.int32)
     for a, b in zip((0, *cuts), (*cuts, n), strict=True):
