@@ -85,7 +85,9 @@ def run(report: Report, images: Images, n_components: int = 800) -> None:
     numbers: dict[str, Any] = {"n_components": n_components, "n_factors": 5}
     print(f"fit of {x.shape} {x.dtype}, {numbers} on {describe()}")
     fit_local(x[:2000], n_components=8, n_factors=5, max_iter=1, max_warmup_iter=1)  # warm kernels
-    serial, seconds = timed("serial, in memory", lambda: fit_local(images.train, threads=2, **numbers))
+    serial, seconds = timed(
+        "serial, rows of the store kept in memory", lambda: fit_local(images.train, threads=2, **numbers)
+    )
     with client(0) as connected:
         inproc, inproc_seconds = timed(
             "Zarr and Dask, in process", lambda: fit_distributed(images.train, client=connected, **numbers)
@@ -99,11 +101,10 @@ def run(report: Report, images: Images, n_components: int = 800) -> None:
     settings = serial.settings
     rows = ArrayRows(x)
     projection = sum(projected_bytes(rows, settings, make_plan(rows, settings)).values())
-    cache = x.nbytes
     report.check("in-process Zarr + Dask over serial", inproc_seconds / seconds, high=1.1)
     report.check("two worker processes over serial", two_seconds / seconds, high=1.35)
     report.check("equal bytes in all three", float(same_bytes(serial, inproc) and same_bytes(serial, two)), low=1)
-    report.check("peak memory of a worker over its projection", max(peaks.values()) / (projection + cache), high=1.2)
+    report.check("peak memory of a worker over its projection", max(peaks.values()) / projection, high=1.2)
     _check_course(report, serial, seconds, images)
 
 
@@ -120,10 +121,7 @@ def _check_course(report: Report, fit: Fit, seconds: float, images: Images) -> N
         report.check("iterations in all", total, low=33, high=48)
         report.check("million joints", joints / 1e6, low=58, high=76)
         report.check("exact NLL on the test set", nll, high=15225)
-        print(
-            f"  the fit took {seconds:.1f} s, seeding and reading included; "
-            "the authors' program takes 239 to 269 s on 2 Zen 4 cores"
-        )
+        report.check("seconds of the fit, seeding and reading included", seconds, high=22)
 
 
 def warm_worker(numbers: dict[str, Any], dtype: str) -> float:
