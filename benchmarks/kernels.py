@@ -6,12 +6,11 @@ import numpy as np
 
 from benchmarks.machine import Sgemm, ratio_to_sgemm
 from benchmarks.report import Report
+from vmfa_dask.em.evaluation import add_moments, evaluate_joints
 from vmfa_dask.em.plan import TILE_BYTES
 from vmfa_dask.em.precision import derive
 from vmfa_dask.em.threads import Cores, available_cores
-from vmfa_dask.kernels.log_joints import log_joints
-from vmfa_dask.kernels.moments import component_moments
-from vmfa_dask.values import Mixture
+from vmfa_dask.values import Mixture, Moments
 
 WIDTHS, FACTORS, DTYPES = (64, 144, 768, 3072), (0, 5, 10), ("uint8", "float32", "float64")
 BOUNDS = {("uint8", 3072, 5): 0.85, ("float32", 3072, 5): 0.5, ("float32", 144, 5): 0.4}
@@ -45,52 +44,17 @@ class Case:
 
     def log_joints(self) -> None:
         """All log-joints of the case once."""
-        p = self.precision
-        self.cores.run(
-            lambda a, b: log_joints(
-                self.rows,
-                self.members,
-                self.indptr,
-                a,
-                b,
-                p.packed,
-                p.log_norms,
-                p.precise_slot,
-                p.packed_precise,
-                p.factors,
-                p.tile,
-                self.joints,
-            ),
-            self.cores.split_by_work(self.indptr),
-        )
+        evaluate_joints(self.rows, self.members, self.indptr, self.precision, self.cores, self.joints)
 
     def prepare_moments(self) -> None:
         """Accumulators for `moments`."""
         c, h, d = self.mixture.n_components, self.mixture.n_factors, self.mixture.n_features
-        self.totals = np.zeros(c), np.zeros((c, h + 1, h + 1)), np.zeros((c, h + 2, d))
+        self.totals = Moments(np.zeros(c), np.zeros((c, h + 1, h + 1)), np.zeros((c, h + 2, d)))
 
     def moments(self) -> None:
         """Moments of all rows grouped to components, once."""
-        p = self.precision
-        self.cores.run(
-            lambda a, b: component_moments(
-                self.rows,
-                self.members,
-                self.indptr,
-                self.responsibilities,
-                a,
-                b,
-                p.packed,
-                p.precise_slot,
-                p.packed_precise,
-                p.cholesky,
-                self.mixture.means,
-                p.factors,
-                p.tile,
-                *self.totals,
-            ),
-            self.cores.split_by_work(self.indptr),
-        )
+        grouped = (self.rows, self.members, self.indptr, self.responsibilities)
+        add_moments(*grouped, self.precision, self.mixture.means, self.cores, self.totals)
 
 
 def run(report: Report, quick: bool = False) -> None:
@@ -105,6 +69,7 @@ def run(report: Report, quick: bool = False) -> None:
                 case = Case(dtype, d, h, cores)
                 case.log_joints()
                 case.prepare_moments()
+                case.moments()
                 n = len(case.members)
                 rate, ratio = ratio_to_sgemm(sgemm, case.log_joints, n * (2 * h + 4) * d, rounds)
                 _, moments = ratio_to_sgemm(sgemm, case.moments, n * (4 * h + 9) * d, rounds)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from vmfa_dask.em.evaluation import evaluate_all_joints
 from vmfa_dask.em.precision import Precision, derive
 from vmfa_dask.em.rows import Rows, working_rows
 from vmfa_dask.em.threads import Cores, available_cores
-from vmfa_dask.kernels.log_joints import log_joints
 from vmfa_dask.values import Float64, Int64, Mixture
 
 _BLOCK_BYTES = 64 * 2**20
@@ -51,31 +51,10 @@ class Evaluator:
 
     def blocks(self, rows: Rows) -> Iterator[tuple[int, Float64]]:
         """``(first row, log-joints (C, n))`` of the blocks of rows (N, D)."""
-        p, c = self.precision, self.mixture.n_components
-        size = int(np.clip(_BLOCK_BYTES // (8 * c), 16, 4096))
+        size = int(np.clip(_BLOCK_BYTES // (8 * self.mixture.n_components), 16, 4096))
         for first in range(0, len(rows), size):
             block = working_rows(rows[first : first + size], self.mixture.offset, self.mixture.means.dtype.name)
-            n = len(block)
-            members, indptr = np.tile(np.arange(n, dtype=np.int32), c), np.arange(c + 1) * n
-            joints = np.empty(c * n)
-            self.cores.run(
-                lambda a, b, block=block, members=members, indptr=indptr, joints=joints: log_joints(
-                    block,
-                    members,
-                    indptr,
-                    a,
-                    b,
-                    p.packed,
-                    p.log_norms,
-                    p.precise_slot,
-                    p.packed_precise,
-                    p.factors,
-                    p.tile,
-                    joints,
-                ),
-                self.cores.split(c),
-            )
-            yield first, joints.reshape(c, n)
+            yield first, evaluate_all_joints(block, self.precision, self.cores)
 
     def score_samples(self, rows: Rows) -> Float64:
         """log p(x) per row, (n,) float64, nats."""

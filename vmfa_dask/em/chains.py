@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from vmfa_dask.em.context import RunContext
+from vmfa_dask.em.evaluation import evaluate_all_joints
 from vmfa_dask.em.precision import derive
 from vmfa_dask.em.rows import read_only
 from vmfa_dask.em.seeding import Candidates, first_seed
 from vmfa_dask.em.storage import START
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels import random
-from vmfa_dask.kernels.log_joints import log_joints
 from vmfa_dask.values import Float64, FloatArray, Int64, Mixture
 
 # Chains whose candidates are compared at once.
@@ -75,14 +75,8 @@ def squared_distances(cores: Cores, points: FloatArray, centers: FloatArray) -> 
     A matrix product would be faster, but its bits depend on the number of threads that BLAS happens to have.
     Differences are formed before they are squared, so equal rows are at distance zero.
     """
-    n, k, d = len(points), len(centers), points.shape[1]
+    k, d = len(centers), points.shape[1]
     means = centers.astype(np.float32)
     unit = Mixture(np.full(k, 1.0 / k), means, np.zeros((k, 0, d), np.float32), np.ones((k, d), np.float32))
-    p = derive(unit, cores)
-    members, indptr, joints = np.tile(np.arange(n, dtype=np.int32), k), np.arange(k + 1) * n, np.empty(n * k)
-    kept = (p.log_norms, p.precise_slot, p.packed_precise)
-    cores.run(
-        lambda a, b: log_joints(points, members, indptr, a, b, p.packed, *kept, p.factors, p.tile, joints),
-        cores.split(k),
-    )
-    return 2.0 * (p.log_norms[:, None] - joints.reshape(k, n)).T
+    precision = derive(unit, cores)
+    return 2.0 * (precision.log_norms[:, None] - evaluate_all_joints(points, precision, cores)).T

@@ -12,12 +12,12 @@ import numpy as np
 
 from vmfa_dask.em.block import BlockState, Stopwatch
 from vmfa_dask.em.context import RunContext, Step
+from vmfa_dask.em.evaluation import add_moments, evaluate_joints
 from vmfa_dask.em.precision import Precision
 from vmfa_dask.em.rows import Rows, read_ahead, refuse_non_finite, working_rows
 from vmfa_dask.em.threads import Cores
-from vmfa_dask.kernels import moments as moment_kernels
 from vmfa_dask.kernels import search, tallies
-from vmfa_dask.kernels.log_joints import log_joints
+from vmfa_dask.kernels.moments import NEGLIGIBLE
 from vmfa_dask.kernels.parameters import add_posterior_covariances
 from vmfa_dask.values import Divergences, Int32, Int64, Mixture, Moments, NeighborGraph, RowTally
 
@@ -120,27 +120,10 @@ class PartialEStep:
 
     def _evaluate_tile(self, rows: Rows, start: int, stop: int, state: BlockState, members: Int32) -> None:
         """Log-joints of rows ``start:stop`` of the block with their candidates, one component after the other."""
-        p = self.precision
         with self.watch.phase("search"):
             indptr = self._regroup(start, stop, state, members)
         with self.watch.phase("log_joints"):
-            self.cores.run(
-                lambda a, b: log_joints(
-                    rows,
-                    members,
-                    indptr,
-                    a,
-                    b,
-                    p.packed,
-                    p.log_norms,
-                    p.precise_slot,
-                    p.packed_precise,
-                    p.factors,
-                    p.tile,
-                    state.log_joints,
-                ),
-                self.cores.split_by_work(indptr),
-            )
+            evaluate_joints(rows, members, indptr, self.precision, self.cores, state.log_joints)
         state.n_joints = int(indptr[-1])
 
     def _regroup(self, start: int, stop: int, state: BlockState, members: Int32) -> Int64:
@@ -204,34 +187,13 @@ class PartialEStep:
     def _add_moments(self, rows: Rows, state: BlockState) -> None:
         """Moments of the rows of a block under the components that matter to them."""
         assert self.moments is not None
-        p, totals = self.precision, self.moments
         with self.watch.phase("moments"):
-            row, rank = np.nonzero(state.responsibilities > moment_kernels.NEGLIGIBLE)
+            row, rank = np.nonzero(state.responsibilities > NEGLIGIBLE)
             owner = state.components[row, rank]
             order = np.argsort(owner, kind="stable")
             members, weights = row[order].astype(np.int32), state.responsibilities[row[order], rank[order]]
             indptr = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=self.mixture.n_components))])
-            self.cores.run(
-                lambda a, b: moment_kernels.component_moments(
-                    rows,
-                    members,
-                    indptr,
-                    weights,
-                    a,
-                    b,
-                    p.packed,
-                    p.precise_slot,
-                    p.packed_precise,
-                    p.cholesky,
-                    self.mixture.means,
-                    p.factors,
-                    p.tile,
-                    totals.counts,
-                    totals.factor_moments,
-                    totals.moments,
-                ),
-                self.cores.split_by_work(indptr),
-            )
+            add_moments(rows, members, indptr, weights, self.precision, self.mixture.means, self.cores, self.moments)
 
 
 def add_divergences(a: Divergences, b: Divergences) -> Divergences:

@@ -72,9 +72,9 @@ class ArrayRows:
         return f"row {row}"
 
 
-def read_only(rows: Rows) -> Rows:
-    """The same rows, protected: nobody writes to them, and kernels are compiled for one kind of array only."""
-    view = rows.view()
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """The same array, protected: nobody writes to it, and kernels are compiled for one kind of array only."""
+    view = array.view()
     view.flags.writeable = False
     return view
 

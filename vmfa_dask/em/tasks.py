@@ -17,7 +17,7 @@ from vmfa_dask.em.chains import run_chains
 from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.e_step import PartialEStep
 from vmfa_dask.em.m_step import BlockUpdate, merge, update_neighbors, update_parameters
-from vmfa_dask.em.rows import gather
+from vmfa_dask.em.rows import gather, read_only
 from vmfa_dask.em.storage import POSTERIOR
 from vmfa_dask.values import Int32, Mixture, RowTally, Statistics
 
@@ -48,7 +48,7 @@ def _posterior(context: RunContext, iteration: int, group: int) -> Int32:
     except KeyError:
         if iteration:
             raise
-        return seeding.initial_components(context, group)
+        return read_only(seeding.initial_components(context, group))
 
 
 def run_e_step(context: RunContext, group: int, step: Step) -> PartialResult:

@@ -1,0 +1,69 @@
+"""Kernels that take one component after the other, spread over the cores. May import: values, kernels, em."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vmfa_dask.em.precision import Precision
+from vmfa_dask.em.rows import Rows
+from vmfa_dask.em.threads import Cores
+from vmfa_dask.kernels.log_joints import log_joints
+from vmfa_dask.kernels.moments import component_moments
+from vmfa_dask.values import Float64, FloatArray, Int32, Int64, Moments
+
+
+def evaluate_joints(
+    rows: Rows, members: Int32, indptr: Int64, precision: Precision, cores: Cores, out_log_joints: Float64
+) -> None:
+    """Log-joints of every component c with its rows ``members[indptr[c]:indptr[c + 1]]`` (see `kernels.log_joints`)."""
+    p = precision
+    slots = (p.precise_slot, p.packed_precise)
+    cores.run(
+        lambda a, b: log_joints(
+            rows, members, indptr, a, b, p.packed, p.log_norms, *slots, p.factors, p.tile, out_log_joints
+        ),
+        cores.split_by_work(indptr),
+    )
+
+
+def evaluate_all_joints(rows: Rows, precision: Precision, cores: Cores) -> Float64:
+    """Log-joints (C, n) of all components with all rows (n, D)."""
+    n, c = len(rows), len(precision.log_norms)
+    joints = np.empty(c * n)
+    members = np.tile(np.arange(n, dtype=np.int32), c)
+    evaluate_joints(rows, members, np.arange(c + 1) * n, precision, cores, joints)
+    return joints.reshape(c, n)
+
+
+def add_moments(
+    rows: Rows,
+    members: Int32,
+    indptr: Int64,
+    responsibilities: Float64,
+    precision: Precision,
+    means: FloatArray,
+    cores: Cores,
+    out_moments: Moments,
+) -> None:
+    """Add the moments of every component over its rows (see `kernels.moments.component_moments`)."""
+    p = precision
+    slots = (p.precise_slot, p.packed_precise)
+    totals = (out_moments.counts, out_moments.factor_moments, out_moments.moments)
+    cores.run(
+        lambda a, b: component_moments(
+            rows,
+            members,
+            indptr,
+            responsibilities,
+            a,
+            b,
+            p.packed,
+            *slots,
+            p.cholesky,
+            means,
+            p.factors,
+            p.tile,
+            *totals,
+        ),
+        cores.split_by_work(indptr),
+    )
