@@ -13,15 +13,23 @@ from vmfa_dask.kernels.compile import inline, kernel
 from vmfa_dask.kernels.projections import prefetch_ahead, project
 from vmfa_dask.kernels.vector import CACHE_LINE_BYTES
 
-# Features whose parameters (H + 2 values each) stay in the first-level cache while the rows of a component pass.
-TILE_FEATURES = 1024
+# Parameters that stay in the first-level cache (32 KiB) while the rows of a component pass, two of them at a time. More
+# crowds the rows out: at 44 KiB (1,024 features, H = 10) a joint took 1.4 times as long.
+_TILE_BYTES = 22 * 1024
 # A distance below this part of Σ t²/σ² is computed again in float64: float32 sums carry an error of some 1e-7 of
 # Σ t²/σ², and a distance shall be right to about 1e-5 of itself.
 LOST = 0.03
 
 
+@inline
+def _features_per_tile(n_features: Any, feature_bytes: Any) -> Any:
+    """Features that are computed together: all in tiles of about equal size, multiples of 64 (a line of bytes)."""
+    n_tiles = -(-n_features * feature_bytes // _TILE_BYTES)
+    return -(-n_features // (n_tiles * CACHE_LINE_BYTES)) * CACHE_LINE_BYTES
+
+
 @kernel
-def project_rows(rows: Any, ids: Any, packed: Any, tile_features: Any, factors: Any, tile: Any, out_sums: Any) -> None:
+def project_rows(rows: Any, ids: Any, packed: Any, factors: Any, tile: Any, out_sums: Any) -> None:
     """Quadratic forms and projections of the rows `ids` under one component.
 
     Parameters as in `projections.project`; out_sums (m, H + 1) float64 is overwritten. Complexity O(m·D·H).
@@ -31,16 +39,18 @@ def project_rows(rows: Any, ids: Any, packed: Any, tile_features: Any, factors: 
         for k in range(out_sums.shape[1]):
             out_sums[i, k] = 0.0
     stride = packed.shape[1]
+    line_values = CACHE_LINE_BYTES // packed.itemsize
+    tile_features = _features_per_tile(n_features, stride * packed.itemsize)
     for start in range(0, n_features, tile_features):
         stop = min(start + tile_features, n_features)
         # While these parameters work, the ones that follow are fetched, some lines with each tile of rows: otherwise
         # the first rows of every component wait for memory (15 % of the time at 150 rows a component).
-        n_lines = tile_features * stride * packed.itemsize // CACHE_LINE_BYTES * len(tile) // max(n_rows, 1) + 1
+        n_lines = tile_features * stride // line_values * len(tile) // max(n_rows, 1) + 1
         i = 0
         while i + len(tile) <= n_rows:
             project(rows, ids, i, packed, start, stop, factors, tile, out_sums)
             line = i // len(tile) * n_lines
-            prefetch_ahead(packed, stop * stride + line * (CACHE_LINE_BYTES // packed.itemsize), n_lines)
+            prefetch_ahead(packed, stop * stride + line * line_values, n_lines)
             i += len(tile)
         while i < n_rows:
             project(rows, ids, i, packed, start, stop, factors, (0,), out_sums)
@@ -73,7 +83,7 @@ def _refine(rows: Any, ids: Any, packed: Any, factors: Any, tile: Any, sums: Any
     if n == 0:
         return
     precise = np.empty((n, sums.shape[1]))
-    project_rows(rows, chosen[:n], packed, TILE_FEATURES, factors, tile, precise)
+    project_rows(rows, chosen[:n], packed, factors, tile, precise)
     for k in range(n):
         sums[where[k]] = precise[k]
 
@@ -114,7 +124,7 @@ def log_joints(
         ids = members[indptr[c] : indptr[c + 1]]
         if ids.shape[0] == 0:
             continue
-        project_rows(rows, ids, packed[c], TILE_FEATURES, factors, tile, sums[: ids.shape[0]])
+        project_rows(rows, ids, packed[c], factors, tile, sums[: ids.shape[0]])
         if precise_slot[c] >= 0:
             _refine(rows, ids, packed_precise[precise_slot[c]], factors, tile, sums)
         for i in range(ids.shape[0]):

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from vmfa_dask.kernels import vector
 from vmfa_dask.kernels.compile import kernel
-from vmfa_dask.kernels.log_joints import TILE_FEATURES, project_rows
+from vmfa_dask.kernels.log_joints import project_rows
 
 ROWS_PER_PART = 256
 # Smaller responsibilities count as zero: against N_c near 1 or more they are rounding. On photographs two thirds of the
@@ -117,9 +117,9 @@ def component_moments(
         ids = members[indptr[c] : indptr[c + 1]]
         if n_factors > 0:
             if precise_slot[c] < 0:
-                project_rows(rows, ids, packed[c], TILE_FEATURES, factors, tile, sums)
+                project_rows(rows, ids, packed[c], factors, tile, sums)
             else:
-                project_rows(rows, ids, packed_precise[precise_slot[c]], TILE_FEATURES, factors, tile, sums)
+                project_rows(rows, ids, packed_precise[precise_slot[c]], factors, tile, sums)
         for i in range(n):
             q = responsibilities[indptr[c] + i]
             z = sums[i]
