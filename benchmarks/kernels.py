@@ -49,7 +49,7 @@ class Case:
     def prepare_moments(self) -> None:
         """Accumulators for `moments`."""
         c, h, d = self.mixture.n_components, self.mixture.n_factors, self.mixture.n_features
-        self.totals = Moments(np.zeros(c), np.zeros((c, h + 1, h + 1)), np.zeros((c, h + 2, d)))
+        self.totals = Moments.zeros(c, h, d)
 
     def moments(self) -> None:
         """Moments of all rows grouped to components, once."""

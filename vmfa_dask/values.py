@@ -175,16 +175,27 @@ class Moments:
     ----------
     counts : (B,) float64, N_c
     factor_moments : (B, H + 1, H + 1) float64, E_c
-    moments : (B, H + 2, D) float64, Σ q t², Σ q t, Σ q z_h t with t = x − μ
+    moments : (B, H + 2, D), Σ q t², Σ q t, Σ q z_h t with t = x − μ; float64 where sums are formed, in the precision
+        of the run where they wait or travel: they are as large as the model, and made of sums in that precision
     """
 
     counts: Float64
     factor_moments: Float64
-    moments: Float64
+    moments: FloatArray
+
+    @classmethod
+    def zeros(cls, n_components: int, n_factors: int, n_features: int) -> Moments:
+        """Accumulators in float64."""
+        c, h = n_components, n_factors
+        return cls(np.zeros(c), np.zeros((c, h + 1, h + 1)), np.zeros((c, h + 2, n_features)))
 
     def block(self, start: int, stop: int) -> Moments:
         """The moments of components ``start:stop`` of this block (views)."""
         return Moments(self.counts[start:stop], self.factor_moments[start:stop], self.moments[start:stop])
+
+    def copy(self, dtype: str) -> Moments:
+        """A copy whose `moments` are of `dtype`."""
+        return Moments(self.counts.copy(), self.factor_moments.copy(), self.moments.astype(dtype))
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,3 @@ def sum_moments(
     return p
 
 
-def no_moments(c: int, h: int, d: int) -> Moments:
-    """Moments of nothing."""
-    return Moments(np.zeros(c), np.zeros((c, h + 1, h + 1)), np.zeros((c, h + 2, d)))

@@ -9,11 +9,11 @@ import numpy as np
 
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.precision import Precision, derive
-from vmfa_dask.em.rows import RowSource
+from vmfa_dask.em.rows import RowSource, n_features_of
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, START, Storage
 from vmfa_dask.em.threads import Cores
-from vmfa_dask.values import Float64, Mixture, NeighborGraph
+from vmfa_dask.values import Float64, Mixture, Moments, NeighborGraph
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class RunContext:
         self._mixture: Mixture | None = None
         self._precision: Precision | None = None
         self._graph: tuple[int, NeighborGraph] | None = None
+        self._accumulators: Moments | None = None
 
     def offset(self) -> Float64:
         """Global offset of the run, (D,) float64."""
@@ -69,6 +70,19 @@ class RunContext:
             if self._precision is None:
                 self._precision = derive(mixture, self.cores)
             return self._precision
+
+    def accumulators(self) -> Moments:
+        """Zeros to sum the moments of one partial E-step in, for the task that holds `Cores.exclusive`.
+
+        The memory is kept: fresh pages for statistics as large as a model took as long as the moments themselves.
+        """
+        if self._accumulators is None:
+            settings = self.settings
+            self._accumulators = Moments.zeros(settings.n_components, settings.n_factors, n_features_of(self.rows))
+        else:
+            for array in (self._accumulators.counts, self._accumulators.factor_moments, self._accumulators.moments):
+                array.fill(0.0)
+        return self._accumulators
 
     def graph(self, version: int) -> NeighborGraph:
         """Neighbour graph of a version."""

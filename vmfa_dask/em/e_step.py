@@ -33,10 +33,7 @@ class PartialEStep:
         self.graph: NeighborGraph = context.graph(step.graph)
         self.alive = self.mixture.weights > 0
         self.watch = Stopwatch()
-        c, h, d = self.mixture.n_components, self.mixture.n_factors, self.mixture.n_features
-        self.moments: Moments | None = None
-        if step.update:
-            self.moments = Moments(np.zeros(c), np.zeros((c, h + 1, h + 1)), np.zeros((c, h + 2, d)))
+        self.moments: Moments | None = context.accumulators() if step.update else None
         self.divergences: Divergences | None = None
         self.tally = RowTally(0, 0, 0.0)
 

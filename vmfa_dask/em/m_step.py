@@ -52,15 +52,18 @@ def merge(parts: Sequence[Statistics]) -> Statistics:
     total = None
     if first.moments is not None:
         moments = [part.moments for part in parts if part.moments is not None]
-        total = Moments(
-            *(sum_in_order([getattr(m, name) for m in moments]) for name in ("counts", "factor_moments", "moments"))
-        )
+        sums = np.empty_like(moments[0].moments)
+        for low in range(0, len(sums), _CHUNK_COMPONENTS):
+            own = slice(low, low + _CHUNK_COMPONENTS)
+            sums[own] = sum_in_order([m.moments[own] for m in moments])
+        counts, factor_moments = (sum_in_order([getattr(m, k) for m in moments]) for k in ("counts", "factor_moments"))
+        total = Moments(counts, factor_moments, sums)
     return Statistics(first.version, first.start, first.stop, total, merge_divergences(parts))
 
 
 def sum_in_order(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """A new array, ``((a + b) + c) + …``."""
-    total = arrays[0].copy()
+    """A new float64 array, ``((a + b) + c) + …``."""
+    total = arrays[0].astype(np.float64)
     for array in arrays[1:]:
         total += array
     return total

@@ -16,7 +16,7 @@ from vmfa_dask.em.settings import Settings
 BLOCK_BYTES = 96 * 2**20
 # Rows that stay in the shared cache while all their candidate components pass over them.
 TILE_BYTES = 12 * 2**20
-# A group sends (H + 2)·D float64 per component: with fewer rows than this per component, merging costs more than EM.
+# A group sends (H + 2)·D sums per component: with fewer rows than this per component, merging costs more than EM.
 _GROUP_ROWS_PER_COMPONENT = 30
 # A group of fewer bytes than this is done before its task was worth scheduling.
 _GROUP_BYTES = 8 * 2**20
@@ -56,9 +56,15 @@ def _even(n: int, parts: int, unit: int) -> tuple[tuple[int, int], ...]:
 
 
 def statistics_bytes(settings: Settings, n_features: int) -> int:
-    """Bytes of the moments of one component."""
+    """Bytes of the moments of one component while they are summed."""
     h = settings.n_factors
     return 8 * ((h + 2) * n_features + (h + 1) ** 2 + 1)
+
+
+def _parts_bytes(settings: Settings, n_features: int, n_parts: int) -> int:
+    """Bytes of the accumulators of a partial E-step, and of `n_parts` results that wait, for all components."""
+    bytes_of_sums = settings.n_components * statistics_bytes(settings, n_features)
+    return bytes_of_sums + n_parts * bytes_of_sums // (2 if settings.precision == "float32" else 1)
 
 
 def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) -> Plan:
@@ -98,7 +104,7 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
     """Peak memory of a process that runs one partial E-step, by what it holds, in bytes.
 
     `rows` counts the block in work, the next one and what a decoder holds meanwhile; `model` parameters of two versions
-    with their packed form; `statistics` one group's own, the ones that are merged with it, and the sum.
+    with their packed form; `statistics` one group's sums, the results that are merged, and what they make.
     """
     d, c, h = n_features_of(rows), settings.n_components, settings.n_factors
     item = 4 if settings.precision == "float32" else 8
@@ -110,6 +116,6 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
         "rows": block * d * (3 * rows.dtype.itemsize + converted),
         "candidates": block * (28 * settings.search_size + 12 * settings.truncation),
         "model": 2 * c * d * (h + 2) * item + 2 * packed_bytes(c, h, d, item),
-        "statistics": parts * c * statistics_bytes(settings, d),
+        "statistics": _parts_bytes(settings, d, parts),
         "process": 200 * 2**20,
     }

@@ -57,13 +57,21 @@ def run_e_step(context: RunContext, group: int, step: Step) -> PartialResult:
     with context.cores.exclusive():
         partial = PartialEStep(context, step)
         updated = partial.run(context.plan.groups[group], components)
+        statistics = dict(enumerate(_statistics_by_block(context, step, partial)))
     context.storage.write(POSTERIOR, step.iteration + 1, group, {"components": updated})
-    statistics = {}
-    for block, (start, stop) in enumerate(context.plan.component_blocks):
-        moments = partial.moments.block(start, stop) if partial.moments else None
-        divergences = partial.divergences.block(start, stop) if partial.divergences else None
-        statistics[block] = Statistics(step.parameters, start, stop, moments, divergences)
     return PartialResult(statistics, partial.tally)
+
+
+def _statistics_by_block(context: RunContext, step: Step, partial: PartialEStep) -> list[Statistics]:
+    """Copies of what a partial E-step has summed: its accumulators serve the next one."""
+    dtype = context.settings.precision
+
+    def cut(start: int, stop: int) -> Statistics:
+        moments = partial.moments.block(start, stop).copy(dtype) if partial.moments else None
+        divergences = partial.divergences.block(start, stop) if partial.divergences else None
+        return Statistics(step.parameters, start, stop, moments, divergences)
+
+    return context.cores.run(cut, context.plan.component_blocks)
 
 
 def pick_block(context: RunContext, block: int, result: PartialResult) -> PartialResult:
