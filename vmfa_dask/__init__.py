@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from vmfa_dask.em.records import IterationRecord
     from vmfa_dask.em.seeding import Start
     from vmfa_dask.em.settings import Settings
-    from vmfa_dask.service.fit import Fit, fit_distributed, fit_local
+    from vmfa_dask.service.fit import fit_distributed, fit_local
+    from vmfa_dask.service.training import Fit
     from vmfa_dask.values import Mixture, NeighborGraph
 
 __version__ = "0.1.0"
@@ -33,7 +34,7 @@ __all__ = [
 
 # Names are loaded on first use: `vmfa_dask.em` must import where Dask and Zarr are absent.
 _HOMES = {
-    "Fit": "service.fit",
+    "Fit": "service.training",
     "fit_distributed": "service.fit",
     "fit_local": "service.fit",
     "MixtureModel": "apply.model",

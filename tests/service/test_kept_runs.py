@@ -15,7 +15,6 @@ from distributed import Client, LocalCluster
 
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import IterationRecord, fit_distributed, fit_local
-from vmfa_dask.service import checkpoints
 
 ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")
 OPTIONS: dict[str, Any] = {
@@ -43,10 +42,7 @@ def stop_after(iteration: int) -> Any:
 
 
 @pytest.mark.parametrize("iteration", [0, 1, 3, 6])
-def test_an_interrupted_run_ends_in_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, iteration: int
-) -> None:
-    monkeypatch.setattr(checkpoints, "_PATIENCE", 0.0)
+def test_an_interrupted_run_ends_in_the_same_bytes(tmp_path: Path, iteration: int) -> None:
     run, passes = str(tmp_path / "run"), []
     with pytest.raises(Interrupted):
         fit_local(ROWS, **OPTIONS, max_iter=5, run=run, progress=stop_after(iteration))
@@ -104,9 +100,7 @@ _DRIVER = """
 import sys
 import zarr
 from vmfa_dask import fit_local
-from vmfa_dask.service import checkpoints
-checkpoints._PATIENCE = 0.0
-fit_local(sys.argv[1], n_components=6, n_factors=3, n_groups=3, max_warmup_iter=2, max_iter=400, tol=0.0,
+fit_local(sys.argv[1], checkpoint_share=1, n_components=6, n_factors=3, n_groups=3, max_warmup_iter=2, max_iter=400, tol=0.0,
           warmup_tol=0.0, run=sys.argv[2], progress=lambda record: print(record.iteration, flush=True))
 """
 

@@ -24,10 +24,6 @@ from vmfa_dask.store.storage import ZarrStorage
 
 logger = logging.getLogger(__name__)
 
-# Versions that live in memory are written when this many times the cost of the last write has passed since: a
-# checkpoint then costs at most 1 / 40 of the run. Versions that workers share through the folder are there already.
-_PATIENCE = 40.0
-_FIRST_COST_SECONDS = 0.25
 # Settings that a call may change when it goes on with a run.
 _EXTENSIBLE = ("tol", "max_iter")
 
@@ -40,38 +36,48 @@ class KeptRun:
     folder : the run's folder, locked by this process
     values : the state that was found there, if any
     settings, plan : the run
+    share : part of the time of the run that keeping it may take; 1 keeps every state
     """
 
-    def __init__(self, folder: RunFolder, values: dict[str, Any] | None, settings: Settings, plan: Plan) -> None:
+    def __init__(
+        self, folder: RunFolder, values: dict[str, Any] | None, settings: Settings, plan: Plan, share: float
+    ) -> None:
         self._folder, self._values, self._settings, self._plan = folder, values, settings, plan
         self.path = folder.path
-        self.versions = os.path.join(folder.path, "versions")
-        self._durable = ZarrStorage(self.versions)
+        self._durable = ZarrStorage(os.path.join(folder.path, "versions"))
         self._working: Storage = self._durable
-        self._last, self._cost = time.monotonic(), _FIRST_COST_SECONDS
+        self._latest: RunState | None = None
+        # The first state is kept at once: seeding can take as long as many passes.
+        self._patience, self._last, self._cost = 1.0 / share - 1.0, time.monotonic(), 0.0
+
+    def exchange_folder(self, name: str) -> str:
+        """Folder in which processes exchange the versions in work; those that killed drivers left are removed."""
+        return self._folder.exchange(name)
 
     def attach(self, working: Storage) -> RunState | None:
         """Work with this storage from now on; the state to go on from, None where no pass was completed."""
-        # Workers that share the folder write their versions there themselves.
-        self._working = self._durable if isinstance(working, ZarrStorage) else working
+        self._working = working
         if self._values is None:
             return None
         state = RunState.from_dict(self._values)
-        if self._working is not self._durable:
-            self._copy(state, self._durable, self._working)
+        self._copy(state, self._durable, working)
         return state.reopened(self._settings)
 
     def keep(self, state: RunState) -> None:
-        """Keep a state: at once where its versions are in the folder already or the run is done, else when due."""
-        copies = self._working is not self._durable
-        begin = time.monotonic()
-        if copies and state.phase != DONE and begin - self._last < _PATIENCE * self._cost:
+        """Keep a state when it is due: when the run is done, or has worked long enough for the cost of the last one."""
+        self._latest = state
+        if state.phase == DONE or time.monotonic() - self._last >= self._patience * self._cost:
+            self.keep_latest()
+
+    def keep_latest(self) -> None:
+        """Keep the last complete pass, if it is not kept yet."""
+        state, begin = self._latest, time.monotonic()
+        if state is None:
             return
-        if copies:
-            self._copy(state, self._working, self._durable)
+        self._copy(state, self._working, self._durable)
         self._folder.write_state(state.as_dict())
-        if copies:
-            self._durable.keep_only(state.needed())
+        self._latest = None
+        self._durable.keep_only(state.needed())
         self._last = time.monotonic()
         self._cost = self._last - begin
 
@@ -89,7 +95,7 @@ class KeptRun:
 
 @contextmanager
 def kept_run(
-    path: str | None, resume: str, settings: Settings, plan: Plan, rows: RowSource
+    path: str | None, resume: str, share: float, settings: Settings, plan: Plan, rows: RowSource
 ) -> Iterator[KeptRun | None]:
     """The run in a folder, held while the caller works on it; None without a folder.
 
@@ -98,6 +104,8 @@ def kept_run(
     ValueError, FileExistsError, FileNotFoundError, RuntimeError, OSError
         As `store.runs.RunFolder`.
     """
+    if not 0 < share <= 1:
+        raise ValueError(f"checkpoint_share={share!r}: expected a part of the run's time, above 0 and at most 1")
     if path is None:
         if resume == "require":
             raise ValueError("resume='require': there is nothing to resume without run=...")
@@ -108,7 +116,7 @@ def kept_run(
         values = folder.begin(_identity(settings, plan, rows), resume)
         if values is not None:
             logger.info("%s: going on after %d passes", folder.path, len(values["records"]))
-        yield KeptRun(folder, values, settings, plan)
+        yield KeptRun(folder, values, settings, plan, share)
     finally:
         folder.release()
 

@@ -7,8 +7,10 @@ marker of the last complete pass. May import: values, zarr, filelock.
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import shutil
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -57,6 +59,12 @@ class RunFolder:
     def release(self) -> None:
         """Let other drivers work on the run."""
         self._lock.release()
+
+    def exchange(self, name: str) -> str:
+        """Path of a folder for versions in work; the folders of earlier drivers, which were killed, are removed."""
+        for left in glob.glob(os.path.join(glob.escape(self.path), "exchange-*")):
+            shutil.rmtree(left, ignore_errors=True)
+        return os.path.join(self.path, f"exchange-{name}")
 
     def begin(self, identity: dict[str, Any], resume: str) -> dict[str, Any] | None:
         """Create the run, or find where it stands.

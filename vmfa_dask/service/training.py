@@ -1,0 +1,112 @@
+"""A training run from its start, or from where it was kept, to the model it returns.
+
+May import: em, cluster (its errors), apply.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vmfa_dask.apply.model import MixtureModel
+from vmfa_dask.cluster.executor import SchedulerLost
+from vmfa_dask.em.algorithm import Training
+from vmfa_dask.em.executor import Executor
+from vmfa_dask.em.records import IterationRecord
+from vmfa_dask.em.seeding import Start
+from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.storage import Storage
+from vmfa_dask.em.tasks import load_mixture
+from vmfa_dask.service.checkpoints import KeptRun
+
+logger = logging.getLogger("vmfa_dask")
+
+Progress = Callable[[IterationRecord], None]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit returns.
+
+    Parameters
+    ----------
+    model : the fitted mixture, without components that were dropped
+    history : one record per pass over the rows, the last one an evaluation of the returned parameters
+    converged : whether training ended by its tolerance, not by `max_iter`
+    settings : the numbers of the run
+    """
+
+    model: MixtureModel
+    history: tuple[IterationRecord, ...]
+    converged: bool
+    settings: Settings
+
+    @property
+    def dropped(self) -> dict[int, str]:
+        """Components that are not in the model: number in the run, and why."""
+        return {
+            c: f"no row kept it after iteration {record.iteration}" for record in self.history for c in record.dropped
+        }
+
+
+def show(record: IterationRecord, progress: Progress | None) -> None:
+    """Log a record, and hand it to the user's function."""
+    logger.info("%s", record.line())
+    if progress is not None:
+        progress(record)
+
+
+def _what_is_left(training: Training, kept: KeptRun | None) -> str:
+    """What a broken run leaves, and how to go on, for an error message."""
+    done = training.last_record
+    where = f"after pass {done.iteration} ({done.phase})" if done else "before the first pass was complete"
+    if kept is None:
+        return f"{where}; nothing was kept: pass run='folder' to keep runs"
+    return f"{where}; the run is kept in {kept.path}: the same call with run={kept.path!r} goes on from there"
+
+
+def _keep_latest(kept: KeptRun | None) -> None:
+    """Keep the last complete pass of a run that broke; the error that broke it matters more than one here."""
+    if kept is not None:
+        try:
+            kept.keep_latest()
+        except Exception:
+            logger.exception("%s: the last complete pass could not be kept; an earlier one is", kept.path)
+
+
+def train(
+    executor: Executor,
+    settings: Settings,
+    start: Start | None,
+    report: Progress,
+    kept: KeptRun | None,
+    storage: Storage,
+) -> Fit:
+    """Train from the start or from where the kept run stands; whatever ends it, the last complete pass is kept.
+
+    Raises
+    ------
+    SchedulerLost
+        When the scheduler went away: what was lost, the last complete pass, and how to go on.
+    """
+    training = Training(executor, report, kept.keep if kept else lambda state: None)
+    try:
+        state = training.run(start, kept.attach(storage) if kept else None)
+    except SchedulerLost as error:
+        _keep_latest(kept)
+        raise SchedulerLost(f"{error} {_what_is_left(training, kept)}") from error
+    except BaseException as error:
+        if kept is not None:
+            _keep_latest(kept)
+            logger.warning("%s ended the run %s", type(error).__name__, _what_is_left(training, kept))
+        raise
+    if state.n_distinct_seeds < settings.n_components:
+        warnings.warn(
+            f"only {state.n_distinct_seeds} of n_components={settings.n_components} seeds are distinct rows: "
+            "the data has fewer distinct rows than components, or nearly so",
+            stacklevel=3,
+        )
+    mixture = executor.results([executor.submit("load-model", 0, load_mixture, state.parameters)])[0]
+    return Fit(MixtureModel.of(mixture), state.records, state.converged, settings)
