@@ -12,7 +12,7 @@ import numpy as np
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.evaluation import evaluate_all_joints
 from vmfa_dask.em.precision import derive
-from vmfa_dask.em.rows import read_only
+from vmfa_dask.em.rows import working_rows
 from vmfa_dask.em.seeding import Candidates, first_seed
 from vmfa_dask.em.storage import START
 from vmfa_dask.em.threads import Cores
@@ -37,8 +37,9 @@ def run_chains(context: RunContext, parts: Sequence[Candidates], masses: Sequenc
     accept = np.empty((len(rows), 1))
     random.uniforms(settings.random_state, random.CHAINS, 0, 0, accept)
     seeds, seed_rows = np.empty((c, values.shape[1])), np.empty(c, np.int64)
-    center = values.mean(axis=0) if len(values) else np.zeros(values.shape[1])
-    points = read_only((values - center).astype(np.float32))
+    wide = values.dtype == np.float64 and len(values)
+    center = values.mean(axis=0) if wide else np.zeros(values.shape[1])
+    points = working_rows(values, center, "float32")
     seeds[0] = first_seed(context) - context.offset()
     seed_rows[0] = context.storage.read(START, 0, 0)["first_row"][0]
     nearest = squared_distances(context.cores, points, seeds[:1] - center).min(axis=1)

@@ -11,6 +11,9 @@ from vmfa_dask.kernels.log_joints import log_joints
 from vmfa_dask.kernels.moments import component_moments
 from vmfa_dask.values import Float64, FloatArray, Int32, Int64, Moments
 
+# Rows that stay in the second-level cache while all components pass over them.
+_CACHED_BYTES = 256 * 1024
+
 
 def evaluate_joints(
     rows: Rows, members: Int32, indptr: Int64, precision: Precision, cores: Cores, out_log_joints: Float64
@@ -27,12 +30,24 @@ def evaluate_joints(
 
 
 def evaluate_all_joints(rows: Rows, precision: Precision, cores: Cores) -> Float64:
-    """Log-joints (C, n) of all components with all rows (n, D)."""
-    n, c = len(rows), len(precision.log_norms)
-    joints = np.empty(c * n)
-    members = np.tile(np.arange(n, dtype=np.int32), c)
-    evaluate_joints(rows, members, np.arange(c + 1) * n, precision, cores, joints)
-    return joints.reshape(c, n)
+    """Log-joints (C, n) of all components with all rows (n, D), some rows after the others."""
+    p, c = precision, len(precision.log_norms)
+    joints = np.empty((c, len(rows)))
+    few = max(8, _CACHED_BYTES // max(1, rows.shape[1] * rows.itemsize))
+    slots = (p.precise_slot, p.packed_precise)
+
+    def evaluate(start: int, stop: int) -> None:
+        for low in range(start, stop, few):
+            part = rows[low : min(low + few, stop)]
+            n = len(part)
+            members, found = np.tile(np.arange(n, dtype=np.int32), c), np.empty(c * n)
+            log_joints(
+                part, members, np.arange(c + 1) * n, 0, c, p.packed, p.log_norms, *slots, p.factors, p.tile, found
+            )
+            joints[:, low : low + n] = found.reshape(c, n)
+
+    cores.run(evaluate, cores.split(len(rows)))
+    return joints
 
 
 def add_moments(

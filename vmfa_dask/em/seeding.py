@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vmfa_dask.em.context import RunContext
-from vmfa_dask.em.rows import gather, read_ahead, refuse_non_finite
+from vmfa_dask.em.rows import Rows, gather, read_ahead, refuse_non_finite, working_rows
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
 from vmfa_dask.kernels import random, survey
 from vmfa_dask.values import Float64, Int32, Int64, Mixture, NeighborGraph
@@ -52,11 +52,14 @@ class Survey:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Candidates of the chains that lie in one group: draw numbers, row numbers, rows − offset, squared distances."""
+    """Candidates of the chains that lie in one group: draw numbers, row numbers, rows − offset, squared distances.
+
+    The rows are as kernels take them (see `rows.working_rows`), a quarter of a float32's size for bytes.
+    """
 
     draws: Int64
     rows: Int64
-    values: Float64
+    values: Rows
     distances: Float64
 
 
@@ -142,7 +145,7 @@ def gather_candidates(context: RunContext, group: int, masses: Sequence[float]) 
     uniform = np.minimum((numbers[:, 1] * context.plan.n_rows).astype(np.int64), context.plan.n_rows - 1)
     chosen = np.where(by_distance, -1, uniform)
     center, offset = first_seed(context), context.offset()
-    found: list[tuple[Int64, Int64, Float64, Float64]] = []
+    found: list[tuple[Int64, Int64, Rows, Float64]] = []
     with context.cores.exclusive():
         for first, block in read_ahead(context.rows, start, stop, context.plan.block_rows):
             distances = _distances(context, block, center)
@@ -152,7 +155,8 @@ def gather_candidates(context: RunContext, group: int, masses: Sequence[float]) 
             chosen[here] = first + np.minimum(np.searchsorted(edges, targets[here], side="right"), len(block) - 1)
             draws = np.flatnonzero((chosen >= first) & (chosen < first + len(block)))
             local = chosen[draws] - first
-            found.append((draws, chosen[draws], block[local].astype(np.float64) - offset, distances[local]))
+            values = working_rows(block[local], offset, context.settings.precision)
+            found.append((draws, chosen[draws], values, distances[local]))
             mine &= ~here
             before = float(edges[-1])
     return Candidates(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
