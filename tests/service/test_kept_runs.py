@@ -98,10 +98,10 @@ def test_runs_of_a_newer_format_and_damaged_versions_are_refused(tmp_path: Path)
 
 _DRIVER = """
 import sys
-import zarr
 from vmfa_dask import fit_local
-fit_local(sys.argv[1], checkpoint_share=1, n_components=6, n_factors=3, n_groups=3, max_warmup_iter=2, max_iter=400, tol=0.0,
-          warmup_tol=0.0, run=sys.argv[2], progress=lambda record: print(record.iteration, flush=True))
+fit_local(sys.argv[1], n_components=6, n_factors=3, n_groups=3, max_warmup_iter=2, max_iter=400, tol=0.0,
+          warmup_tol=0.0, run=sys.argv[2], checkpoint_share=1,
+          progress=lambda record: print(record.iteration, flush=True))
 """
 
 

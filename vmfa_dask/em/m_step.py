@@ -53,17 +53,19 @@ def merge(parts: Sequence[Statistics]) -> Statistics:
     if first.moments is not None:
         moments = [part.moments for part in parts if part.moments is not None]
         sums = np.empty_like(moments[0].moments)
+        memory = np.empty((_CHUNK_COMPONENTS, *sums.shape[1:]))
         for low in range(0, len(sums), _CHUNK_COMPONENTS):
             own = slice(low, low + _CHUNK_COMPONENTS)
-            sums[own] = sum_in_order([m.moments[own] for m in moments])
+            sums[own] = sum_in_order([m.moments[own] for m in moments], memory)
         counts, factor_moments = (sum_in_order([getattr(m, k) for m in moments]) for k in ("counts", "factor_moments"))
         total = Moments(counts, factor_moments, sums)
     return Statistics(first.version, first.start, first.stop, total, merge_divergences(parts))
 
 
-def sum_in_order(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """A new float64 array, ``((a + b) + c) + …``."""
-    total = arrays[0].astype(np.float64)
+def sum_in_order(arrays: Sequence[np.ndarray], out: np.ndarray | None = None) -> np.ndarray:
+    """``((a + b) + c) + …`` in float64; `out`, if given, is memory for it."""
+    total = np.empty(arrays[0].shape) if out is None else out[: len(arrays[0])]
+    np.copyto(total, arrays[0])
     for array in arrays[1:]:
         total += array
     return total
@@ -81,6 +83,8 @@ def update_parameters(context: RunContext, block: int, step: Step, parts: Sequen
     moments = [part.moments for part in parts if part.moments is not None]
 
     def chunk(a: int, b: int) -> None:
+        # Dask's workers give memory back at once, so that each large temporary array would fault its pages in anew.
+        memory = np.empty((_CHUNK_COMPONENTS, old.n_factors + 2, old.n_features))
         for low in range(a, b, _CHUNK_COMPONENTS):
             own = slice(low, min(low + _CHUNK_COMPONENTS, b))
             whole = slice(start + own.start, start + own.stop)
@@ -88,7 +92,7 @@ def update_parameters(context: RunContext, block: int, step: Step, parts: Sequen
             maximize(
                 counts[own],
                 sum_in_order([m.factor_moments[own] for m in moments]),
-                sum_in_order([m.moments[own] for m in moments]),
+                sum_in_order([m.moments[own] for m in moments], memory),
                 old.means[whole],
                 old.loadings[whole],
                 old.noise_variances[whole],
