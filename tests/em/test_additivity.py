@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from tests.em.runs import assert_same_parameters, free_energies, make_context, t
 from tests.samples import draw, make_mixture, make_start
 from vmfa_dask.em import tasks
 from vmfa_dask.em.context import RunContext, Step
+from vmfa_dask.em.executor import SerialExecutor
+from vmfa_dask.em.iteration import run_pass
 from vmfa_dask.em.m_step import merge
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.seeding import write_given_start
@@ -125,6 +128,31 @@ def test_component_blocks_of_a_run_change_no_bit() -> None:
         results.append(train(context)[1])
     for name in ("weights", "means", "loadings", "noise_variances"):
         np.testing.assert_array_equal(getattr(results[1], name), getattr(results[0], name))
+
+
+class Miscounting(SerialExecutor):
+    """Gives the result of one group in place of another's, or nothing but half of its moments."""
+
+    def __init__(self, context: RunContext, fault: str) -> None:
+        super().__init__(context)
+        self.fault = fault
+
+    def submit(self, name: str, index: int, function: Any, *arguments: Any) -> Any:
+        if name == "e-step" and index == 1 and self.fault == "group":
+            arguments = (0, *arguments[1:])
+        result = super().submit(name, index, function, *arguments)
+        if name == "e-step" and index == 1 and self.fault == "moments":
+            result.statistics[0].moments.counts[:] /= 2
+        return result
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"), [("group", "sums 567 rows, expected 700"), ("moments", "sum to .* rows")]
+)
+def test_rows_that_are_lost_or_counted_twice_stop_the_run(fault: str, message: str) -> None:
+    context, _ = parts(plan([0, 100, 333, 700], 700, 700))
+    with pytest.raises(RuntimeError, match=message):
+        run_pass(Miscounting(context, fault), STEP)
 
 
 def test_a_task_that_runs_twice_changes_nothing() -> None:

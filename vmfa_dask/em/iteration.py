@@ -10,10 +10,18 @@ from vmfa_dask.em.executor import Executor
 
 # Partial results that one task sums. Eight statistics of the same block fit beside each other where one does.
 _FAN_IN = 8
+# Part of N by which Σ N_c may differ from it: responsibilities that are negligible are not counted.
+_ROUNDING = 1e-6
 
 
 def run_pass(executor: Executor, step: Step) -> list[tasks.BlockReport]:
-    """Run one step; afterwards its next versions are in the storage. Reports come in the order of the blocks."""
+    """Run one step; afterwards its next versions are in the storage. Reports come in the order of the blocks.
+
+    Raises
+    ------
+    RuntimeError
+        When rows were lost or counted twice on the way through the tree.
+    """
     n_blocks = len(executor.plan.component_blocks)
     levels: list[list[Any]] = [[] for _ in range(n_blocks)]
     waiting: list[Any] = []
@@ -32,7 +40,19 @@ def run_pass(executor: Executor, step: Step) -> list[tasks.BlockReport]:
         name = "m-step" if step.update else "neighbors"
         handles.append(executor.submit(name, block, tasks.update_block, block, step, *parts))
     del levels, parts
-    return executor.results(handles)
+    reports = executor.results(handles)
+    _check_counts(reports, executor.plan.n_rows)
+    return reports
+
+
+def _check_counts(reports: list[tasks.BlockReport], n_rows: int) -> None:
+    """Every row once in every block, and Σ N_c = N: tasks that ran again after a worker was lost must not add up."""
+    for block, report in enumerate(reports):
+        if report.tally.n_rows != n_rows:
+            raise RuntimeError(f"component block {block} sums {report.tally.n_rows} rows, expected {n_rows}")
+    held = [report.update.n_rows for report in reports if report.update is not None]
+    if held and abs(sum(held) - n_rows) > _ROUNDING * n_rows:
+        raise RuntimeError(f"responsibilities sum to {sum(held):.6f} rows, expected {n_rows}")
 
 
 def _own_part(executor: Executor, block: int, part: Any, n_blocks: int) -> Any:
