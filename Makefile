@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 STAMP := .venv/.installed
 
-.PHONY: install demo test lint bench clean
+.PHONY: install demo test lint bench chaos clean
 
 install: $(STAMP)
 
@@ -28,6 +28,9 @@ lint: install
 
 bench: install
 	$(PYTHON) -m benchmarks
+
+chaos: install
+	$(PYTHON) -m tests.chaos --report docs/results/chaos.md
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info

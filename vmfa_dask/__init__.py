@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vmfa_dask.apply.model import MixtureModel
+    from vmfa_dask.em.executor import SchedulerLost
     from vmfa_dask.em.records import IterationRecord
     from vmfa_dask.em.seeding import Start
     from vmfa_dask.em.settings import Settings
@@ -26,6 +27,7 @@ __all__ = [
     "Mixture",
     "MixtureModel",
     "NeighborGraph",
+    "SchedulerLost",
     "Settings",
     "Start",
     "fit_distributed",
@@ -38,6 +40,7 @@ _HOMES = {
     "fit_distributed": "service.fit",
     "fit_local": "service.fit",
     "MixtureModel": "apply.model",
+    "SchedulerLost": "em.executor",
     "Settings": "em.settings",
     "IterationRecord": "em.records",
     "Start": "em.seeding",

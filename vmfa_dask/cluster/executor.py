@@ -15,6 +15,7 @@ from distributed import CancelledError, Client, TimeoutError
 from distributed.comm.core import CommClosedError
 
 from vmfa_dask.cluster.context import RunReference, run_task
+from vmfa_dask.em.executor import SchedulerLost
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.storage import Storage
@@ -22,10 +23,6 @@ from vmfa_dask.em.storage import Storage
 logger = logging.getLogger(__name__)
 
 TOPIC = "vmfa-dask"
-
-
-class SchedulerLost(ConnectionError):
-    """The scheduler went away while a run was on it."""
 
 
 class DaskExecutor:

@@ -10,6 +10,10 @@ from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.settings import Settings
 
 
+class SchedulerLost(ConnectionError):
+    """What runs the tasks of a run elsewhere went away; nothing of the run is there any more."""
+
+
 class Executor(Protocol):
     """Runs ``function(context, *arguments)``; arguments may be handles of other tasks, alone or in place of a value."""
 

@@ -1,6 +1,6 @@
 """A training run from its start, or from where it was kept, to the model it returns.
 
-May import: em, cluster (its errors), apply.
+May import: em, apply.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vmfa_dask.apply.model import MixtureModel
-from vmfa_dask.cluster.executor import SchedulerLost
 from vmfa_dask.em.algorithm import Training
-from vmfa_dask.em.executor import Executor
+from vmfa_dask.em.executor import Executor, SchedulerLost
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.seeding import Start
 from vmfa_dask.em.settings import Settings
