@@ -1,0 +1,53 @@
+"""W09: Ctrl-C stops the work on the cluster as well, closes nothing that is the user's, and leaves a run to go on."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from distributed import Client
+
+from tests.chaos.driver import OPTIONS, digest, make_store
+from tests.chaos.processes import Driver
+from vmfa_dask import fit_distributed, fit_local
+
+
+def wait_until_idle(client: Client, seconds: float) -> list[str]:
+    """Keys of tasks that the scheduler still knows after `seconds` at most."""
+    end = time.monotonic() + seconds
+    while True:
+        keys = client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks])
+        if not [key for key in keys if "mine" not in key] or time.monotonic() > end:
+            return keys
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("word", ["pass 3", "ready"])
+def test_an_interrupted_run_leaves_the_cluster_idle_and_goes_on(processes: Client, tmp_path: Path, word: str) -> None:
+    store, run = make_store(tmp_path / "rows.zarr"), str(tmp_path / "run")
+    mine = processes.submit(sum, [1, 2], key="mine")
+    driver = Driver(processes.scheduler.address, store, run)
+    try:
+        driver.wait_for(word, 60)
+        driver.process.send_signal(signal.SIGINT)
+        assert driver.wait_for("KeyboardInterrupt", 10) is not None, driver.lines
+        assert driver.process.wait(10) != 0
+    finally:
+        driver.kill()
+    assert wait_until_idle(processes, 10) == ["mine"]
+    assert mine.result(timeout=10) == 3
+    if word.startswith("pass"):
+        assert any("the run is kept in" in line and "pass 3" in line for line in driver.lines), driver.lines
+        passes: list[int] = []
+        fit = fit_distributed(
+            store,
+            client=processes,
+            run=run,
+            resume="require",
+            progress=lambda record: passes.append(record.iteration),
+            **OPTIONS,
+        )
+        assert passes[0] in (4, 5)  # another pass may have ended before the signal came
+        assert digest(fit.model) == digest(fit_local(store, **OPTIONS).model)
