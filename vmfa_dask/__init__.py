@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from vmfa_dask.em.records import IterationRecord
     from vmfa_dask.em.seeding import Start
     from vmfa_dask.em.settings import Settings
+    from vmfa_dask.service.detached import DetachedRun, attach
     from vmfa_dask.service.fit import fit_distributed, fit_local
     from vmfa_dask.service.training import Fit
     from vmfa_dask.values import Mixture, NeighborGraph
 
 __version__ = "0.1.0"
 __all__ = [
+    "DetachedRun",
     "Fit",
     "IterationRecord",
     "Mixture",
@@ -30,6 +32,7 @@ __all__ = [
     "SchedulerLost",
     "Settings",
     "Start",
+    "attach",
     "fit_distributed",
     "fit_local",
 ]
@@ -37,6 +40,8 @@ __all__ = [
 # Names are loaded on first use: `vmfa_dask.em` must import where Dask and Zarr are absent.
 _HOMES = {
     "Fit": "service.training",
+    "DetachedRun": "service.detached",
+    "attach": "service.detached",
     "fit_distributed": "service.fit",
     "fit_local": "service.fit",
     "MixtureModel": "apply.model",

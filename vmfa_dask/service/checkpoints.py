@@ -19,7 +19,7 @@ from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.state import DONE, RunState
 from vmfa_dask.em.storage import POSTERIOR, Storage
 from vmfa_dask.service.inputs import describe_rows
-from vmfa_dask.store.runs import RunFolder
+from vmfa_dask.store.runs import RunFolder, RunStopped
 from vmfa_dask.store.storage import ZarrStorage
 
 logger = logging.getLogger(__name__)
@@ -64,8 +64,16 @@ class KeptRun:
         return state.reopened(self._settings)
 
     def keep(self, state: RunState) -> None:
-        """Keep a state when it is due: when the run is done, or has worked long enough for the cost of the last one."""
+        """Keep a state when it is due: when the run is done, or has worked long enough for the cost of the last one.
+
+        Raises
+        ------
+        RunStopped
+            When the run was asked to stop.
+        """
         self._latest = state
+        if state.phase != DONE and self._folder.stop_requested():
+            raise RunStopped(f"{self.path}: stopped after {len(state.records)} passes, as was asked for")
         if state.phase == DONE or time.monotonic() - self._last >= self._patience * self._cost:
             self.keep_latest()
 

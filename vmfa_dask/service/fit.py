@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, overload
 
-from vmfa_dask.cluster.context import RunReference, forget, register, threads_of_process
-from vmfa_dask.cluster.executor import TOPIC, DaskExecutor, shares_process, wait_for_workers
-from vmfa_dask.cluster.memory import check_memory, smallest_limit
+from vmfa_dask.cluster.drivers import start_driver
 from vmfa_dask.cluster.warmup import warm_up
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.plan import make_plan, projected_bytes
-from vmfa_dask.em.records import IterationRecord
-from vmfa_dask.em.rows import ArrayRows, n_features_of
+from vmfa_dask.em.rows import RowSource, n_features_of
 from vmfa_dask.em.seeding import Start
-from vmfa_dask.em.storage import MemoryStorage, Storage
+from vmfa_dask.em.storage import MemoryStorage
 from vmfa_dask.em.threads import Cores, available_cores
-from vmfa_dask.service.checkpoints import KeptRun, kept_run
-from vmfa_dask.service.inputs import make_settings, open_rows, spill
+from vmfa_dask.service.checkpoints import kept_run
+from vmfa_dask.service.detached import DetachedRun
+from vmfa_dask.service.inputs import make_settings, open_rows
+from vmfa_dask.service.on_cluster import check_cluster, fit_on
 from vmfa_dask.service.training import Fit, Progress, show, train
-from vmfa_dask.store.exchange import ExchangeFolder
 from vmfa_dask.store.rows import ZarrRows
 
 
+@overload
+def fit_distributed(data: Any, *, n_components: int, detach: Literal[True], **options: Any) -> DetachedRun: ...
+@overload
+def fit_distributed(data: Any, *, n_components: int, detach: Literal[False] = False, **options: Any) -> Fit: ...
 def fit_distributed(
     data: Any,
     *,
@@ -43,10 +40,11 @@ def fit_distributed(
     resume: str = "auto",
     checkpoint_share: float = 0.02,
     scratch: str | None = None,
+    detach: bool = False,
     worker_timeout: float = 60.0,
     progress: Progress | None = None,
     **settings: Any,
-) -> Fit:
+) -> Fit | DetachedRun:
     """Train a mixture of factor analyzers on a Dask cluster.
 
     Parameters
@@ -68,16 +66,22 @@ def fit_distributed(
     checkpoint_share : part of the run's time that keeping it in `run` may take; 1 keeps it after every pass
     scratch : folder through which worker processes exchange parameters, which all of them see and which is fast; by
         default the temporary folder of this machine, or `run`. Not used when the cluster lives in this process.
+    detach : run the driver on the cluster and return a `DetachedRun` at once; needs `run` and data in a store. The
+        client may leave: `attach(run)` finds the run again.
     worker_timeout : seconds to wait for a first worker
     progress : called with the record of each iteration
     **settings : further numbers of the run, see `Settings`
 
     Returns
     -------
-    Fit
+    Fit, or DetachedRun with ``detach=True``
 
     Raises
     ------
+    SchedulerLost
+        When the scheduler went away; the message says where the run stands and how to go on.
+    RuntimeError
+        When workers have another version of this package.
     ValueError
         For settings and data that cannot be trained; the message names argument or chunk, what was found, what is
         expected. Raised before any task where that is possible.
@@ -92,45 +96,24 @@ def fit_distributed(
     rows = open_rows(data, array)
     numbers.check_against(rows.n_rows, n_features_of(rows))
     plan = make_plan(rows, numbers, n_groups)
+    url = _detachable(run, rows, progress) if detach else ""
     with kept_run(run, resume, checkpoint_share, numbers, plan, rows) as kept:
         client = client if client is not None else get_client()
-        workers = wait_for_workers(client, worker_timeout)
-        cache = check_memory(projected_bytes(rows, numbers, plan), smallest_limit(workers))
-        local, name = shares_process(client, workers), uuid.uuid4().hex[:8]
-        with _exchange_folder(kept, local, scratch, name) as folder:
-            if folder is not None and isinstance(rows, ArrayRows):
-                rows = spill(rows, os.path.join(folder, "rows.zarr"))
-            url, member = (rows.url, rows.name) if isinstance(rows, ZarrRows) else (None, None)
-            reference = RunReference(name, numbers, plan, folder, url, member, cache, threads)
-            storage: Storage = MemoryStorage() if folder is None else ExchangeFolder(folder)
-            if local:
-                if isinstance(rows, ZarrRows):
-                    rows.cache_bytes = cache
-                warm_up(numbers, rows.dtype)
-                register(reference, RunContext(rows, numbers, plan, storage, Cores(threads or threads_of_process())))
-            try:
-
-                def report(record: IterationRecord) -> None:
-                    client.log_event(TOPIC, {"run": name, **record.as_dict()})
-                    show(record, progress)
-
-                return train(DaskExecutor(client, reference, storage), numbers, start, report, kept, storage)
-            finally:
-                forget(name)
+        cluster = check_cluster(client, projected_bytes(rows, numbers, plan), worker_timeout, threads, scratch)
+        if not detach:
+            return fit_on(cluster, rows, numbers, plan, start, kept, progress)
+    path = os.path.abspath(str(run))
+    same = {"n_components": n_components, "n_factors": n_factors, "start": start, **settings}
+    cut = {"array": array, "n_groups": n_groups}
+    place = {"threads": threads, "checkpoint_share": checkpoint_share, "scratch": scratch, "run": path}
+    return DetachedRun(path, start_driver(client, path, fit_distributed, url, {**same, **cut, **place}))
 
 
-@contextmanager
-def _exchange_folder(kept: KeptRun | None, local: bool, scratch: str | None, name: str) -> Iterator[str | None]:
-    """Folder through which processes share versions in work; None in one process."""
-    if local:
-        yield None
-        return
-    inside = kept is not None and scratch is None
-    folder = kept.exchange_folder(name) if inside and kept else tempfile.mkdtemp(prefix=f"vmfa-{name}-", dir=scratch)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def _detachable(run: str | None, rows: RowSource, progress: Progress | None) -> str:
+    """URL of the rows of a run that a driver on the cluster can find."""
+    if run is None or progress is not None or not isinstance(rows, ZarrRows):
+        raise ValueError("detach=True: expected run=folder, data in a Zarr store, and no progress function")
+    return rows.url
 
 
 def fit_local(

@@ -17,6 +17,17 @@ from filelock import FileLock, Timeout
 
 FORMAT, FORMAT_VERSION = "vmfa_dask.run", 1
 RESUME = ("auto", "never", "require")
+_IDENTITY, STATE, _STOP = "run.json", "state.json", "stop"
+
+
+class RunStopped(RuntimeError):
+    """A run ended because it was asked to; it can go on."""
+
+
+def request_stop(path: str) -> None:
+    """Ask the driver of the run in a folder to stop after its pass."""
+    with open(os.path.join(path, _STOP), "w", encoding="utf-8"):
+        pass
 
 
 class RunFolder:
@@ -87,17 +98,26 @@ class RunFolder:
         """
         if resume not in RESUME:
             raise ValueError(f"resume={resume!r}: expected one of {RESUME}")
+        self.stop_requested()  # one that no driver answered is no wish for this one
         identity = json.loads(json.dumps({"format": {"name": FORMAT, "version": FORMAT_VERSION}, **identity}))
-        known = self._read("run.json")
+        known = self._read(_IDENTITY)
         if known is None:
             if resume == "require":
                 raise FileNotFoundError(f"{self.path}: no run is stored there, and resume='require'")
-            self._replace("run.json", identity)
+            self._replace(_IDENTITY, identity)
             return None
         if resume == "never":
             raise FileExistsError(f"{self.path}: a run is stored there, and resume='never'")
         self._compare(known, identity)
-        return self._read("state.json")
+        return self._read(STATE)
+
+    def stop_requested(self) -> bool:
+        """Whether somebody asked for the end of the run; asked once, answered once."""
+        try:
+            os.remove(os.path.join(self.path, _STOP))
+        except FileNotFoundError:
+            return False
+        return True
 
     def _compare(self, known: dict[str, Any], asked: dict[str, Any]) -> None:
         for section in asked:
@@ -111,7 +131,7 @@ class RunFolder:
 
     def write_state(self, state: dict[str, Any]) -> None:
         """Move the marker: what `state` names must be written before."""
-        self._replace("state.json", state)
+        self._replace(STATE, state)
 
     def _read(self, name: str) -> dict[str, Any] | None:
         path = os.path.join(self.path, name)

@@ -1,0 +1,106 @@
+"""Runs that the client leaves: drivers on the cluster, found again by the folder of the run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+from tests.samples import draw, make_mixture, parameters, write_store
+from vmfa_dask import DetachedRun, attach, fit_distributed, fit_local
+from vmfa_dask.store.runs import RunStopped
+
+ROWS = draw(make_mixture(5, 8, 3), 4000, dtype="float32")
+OPTIONS: dict[str, Any] = {
+    "n_components": 6,
+    "n_factors": 3,
+    "n_groups": 3,
+    "max_warmup_iter": 2,
+    "max_iter": 30,
+    "tol": 0.0,
+    "warmup_tol": 0.0,
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return write_store(tmp_path / "rows.zarr", ROWS, 500)
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def start(store: str, run: Path, client: Client, **options: Any) -> DetachedRun:
+    return fit_distributed(
+        store, client=client, run=str(run), detach=True, checkpoint_share=1, **{**OPTIONS, **options}
+    )
+
+
+def test_the_client_leaves_and_another_one_gets_the_model(
+    process_cluster: LocalCluster, store: str, tmp_path: Path
+) -> None:
+    with Client(process_cluster, set_as_default=False) as client:
+        assert start(store, tmp_path / "run", client).status in ("pending", "finished")
+    with Client(process_cluster, set_as_default=False) as client:
+        found = attach(tmp_path / "run", client)
+        fit = found.result(timeout=60)
+        assert (found.status, [r.iteration for r in found.records()]) == ("finished", list(range(33)))
+    assert parameters(fit.model) == parameters(fit_local(store, **OPTIONS).model)
+
+
+def test_a_run_is_driven_once_and_again_when_it_has_ended(processes: Client, store: str, tmp_path: Path) -> None:
+    first = start(store, tmp_path / "run", processes, max_iter=10_000)
+    wait_until(first.records)
+    with pytest.raises(RuntimeError, match=r"another process is working on this run|a driver is at work"):
+        start(store, tmp_path / "run", processes, max_iter=10_000)
+    first.stop()
+    with pytest.raises(RunStopped, match=r"stopped after \d+ passes"):
+        first.result(timeout=60)
+    done = len(first.records())
+    assert done > 0
+    again = start(store, tmp_path / "run", processes, max_iter=done)
+    assert len(again.result(timeout=60).history) == done + 3
+
+
+def test_a_driver_that_is_killed_starts_elsewhere_and_goes_on(store: str, tmp_path: Path) -> None:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit="2 GiB", host="127.0.0.1", dashboard_address=None
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        detached = start(store, tmp_path / "run", client, max_iter=100)
+        wait_until(lambda: len(detached.records()) > 5)
+        (address,) = next(where for key, where in client.who_has().items() if "driver" in str(key)) or (None,)
+        address = address or next(a for a, keys in client.processing().items() if any("driver" in str(k) for k in keys))
+        worker = next(w for w in cluster.workers.values() if w.worker_address == address)
+        os.kill(worker.process.pid, signal.SIGKILL)
+        fit = detached.result(timeout=120)
+    assert parameters(fit.model) == parameters(fit_local(store, **{**OPTIONS, "max_iter": 100}).model)
+
+
+def test_errors_of_the_run_reach_whoever_attaches(processes: Client, tmp_path: Path) -> None:
+    bad = ROWS.copy()
+    bad[3000, 2] = np.inf
+    start(write_store(tmp_path / "bad.zarr", bad, 500), tmp_path / "run", processes)
+    with pytest.raises(ValueError, match="found inf"):
+        attach(tmp_path / "run", processes).result(timeout=60)
+
+
+def test_what_cannot_be_detached_is_refused(processes: Client, store: str, tmp_path: Path) -> None:
+    for data, more in ((ROWS, {"run": "x"}), (store, {}), (store, {"run": "x", "progress": print})):
+        with pytest.raises(ValueError, match="detach=True: expected run=folder, data in a Zarr store"):
+            fit_distributed(data, client=processes, detach=True, **OPTIONS, **more)
+    with pytest.raises(KeyError, match="knows no driver of"):
+        attach(tmp_path / "nothing", processes)

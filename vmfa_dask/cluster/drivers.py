@@ -1,0 +1,46 @@
+"""Drivers that are tasks of the cluster: published under the path of their run, so that any client finds them.
+
+When the worker of a driver dies, the scheduler starts the driver elsewhere. May import: distributed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from distributed import Client, worker_client
+
+
+def _published(run: str) -> str:
+    return f"vmfa-dask:{run}"
+
+
+def start_driver(client: Client, run: str, function: Callable[..., Any], data: str, options: dict[str, Any]) -> Any:
+    """The future of ``function(data, client=..., **options)`` on some worker, published for other clients.
+
+    Raises
+    ------
+    RuntimeError
+        When a driver of this run is at work on the cluster already.
+    """
+    known = find_driver(client, run)
+    if known is not None:
+        if known.status == "pending":
+            raise RuntimeError(f"{run}: a driver is at work on this run; attach(run) finds it")
+        client.unpublish_dataset(_published(run))
+    future = client.submit(_drive, function, data, options, key=f"driver-{os.urandom(4).hex()}", pure=False)
+    client.publish_dataset(future, name=_published(run))
+    return future
+
+
+def find_driver(client: Client, run: str) -> Any:
+    """The future of the last driver of a run, or None."""
+    name = _published(run)
+    return client.get_dataset(name) if name in client.list_datasets() else None
+
+
+def _drive(function: Callable[..., Any], data: str, options: dict[str, Any]) -> Any:
+    """The driver, in a thread that gives its place back to the worker."""
+    with worker_client() as client:
+        return function(data, client=client, **options)

@@ -1,0 +1,105 @@
+"""A run on a cluster: what is checked before it, and what is put there for it and removed afterwards.
+
+May import: em, store, cluster, service.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from vmfa_dask.cluster.context import RunReference, forget, register, threads_of_process
+from vmfa_dask.cluster.executor import TOPIC, DaskExecutor, shares_process, wait_for_workers
+from vmfa_dask.cluster.memory import check_memory, smallest_limit
+from vmfa_dask.cluster.versions import check_versions
+from vmfa_dask.cluster.warmup import warm_up
+from vmfa_dask.em.context import RunContext
+from vmfa_dask.em.plan import Plan
+from vmfa_dask.em.records import IterationRecord
+from vmfa_dask.em.rows import ArrayRows, RowSource
+from vmfa_dask.em.seeding import Start
+from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.storage import MemoryStorage, Storage
+from vmfa_dask.em.threads import Cores
+from vmfa_dask.service.checkpoints import KeptRun
+from vmfa_dask.service.inputs import spill
+from vmfa_dask.service.training import Fit, Progress, show, train
+from vmfa_dask.store.exchange import ExchangeFolder
+from vmfa_dask.store.rows import ZarrRows
+
+
+@dataclass(frozen=True)
+class CheckedCluster:
+    """Where a run works: client, whether everything lives in this process, bytes for a cache of rows, and choices."""
+
+    client: Any
+    local: bool
+    cache_bytes: int
+    threads: int | None
+    scratch: str | None
+
+
+def check_cluster(
+    client: Any, projection: Mapping[str, int], timeout: float, threads: int | None, scratch: str | None
+) -> CheckedCluster:
+    """Refuse what cannot work before the first task: no workers, other versions of packages, too little memory."""
+    workers = wait_for_workers(client, timeout)
+    check_versions(client)
+    cache = check_memory(projection, smallest_limit(workers))
+    return CheckedCluster(client, shares_process(client, workers), cache, threads, scratch)
+
+
+def fit_on(
+    cluster: CheckedCluster,
+    rows: RowSource,
+    settings: Settings,
+    plan: Plan,
+    start: Start | None,
+    kept: KeptRun | None,
+    progress: Progress | None,
+) -> Fit:
+    """Train on a cluster that was checked; what the run put there is removed in the end."""
+    name = uuid.uuid4().hex[:8]
+    with _exchange_folder(kept, cluster, name) as folder:
+        if folder is not None and isinstance(rows, ArrayRows):
+            rows = spill(rows, os.path.join(folder, "rows.zarr"))
+        url, member = (rows.url, rows.name) if isinstance(rows, ZarrRows) else (None, None)
+        reference = RunReference(name, settings, plan, folder, url, member, cluster.cache_bytes, cluster.threads)
+        storage: Storage = MemoryStorage() if folder is None else ExchangeFolder(folder)
+        if cluster.local:
+            if isinstance(rows, ZarrRows):
+                rows.cache_bytes = cluster.cache_bytes
+            warm_up(settings, rows.dtype)
+            register(
+                reference, RunContext(rows, settings, plan, storage, Cores(cluster.threads or threads_of_process()))
+            )
+
+        def report(record: IterationRecord) -> None:
+            cluster.client.log_event(TOPIC, {"run": name, **record.as_dict()})
+            show(record, progress)
+
+        try:
+            return train(DaskExecutor(cluster.client, reference, storage), settings, start, report, kept, storage)
+        finally:
+            forget(name)
+
+
+@contextmanager
+def _exchange_folder(kept: KeptRun | None, cluster: CheckedCluster, name: str) -> Iterator[str | None]:
+    """Folder through which processes share versions in work; None in one process."""
+    if cluster.local:
+        yield None
+        return
+    inside = kept is not None and cluster.scratch is None
+    temporary = f"vmfa-{name}-"
+    folder = kept.exchange_folder(name) if inside and kept else tempfile.mkdtemp("", temporary, cluster.scratch)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
