@@ -20,7 +20,7 @@ from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import Fit, MixtureModel, fit_distributed
 
 ROOT = Path(__file__).parents[2]
-ROWS = draw(make_mixture(8, 12, 3), 1500, dtype="float32").reshape(-1, 2, 6)
+ROWS = draw(make_mixture(8, 120, 3), 1500, dtype="float32").reshape(-1, 4, 30)
 
 # Opens a model where Dask cannot be imported.
 LAPTOP = """

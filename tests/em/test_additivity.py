@@ -32,7 +32,7 @@ def parts(plan: Plan) -> tuple[RunContext, list[tasks.PartialResult]]:
     """Partial E-steps of all groups of a plan, from one start."""
     context = make_context(ROWS, SETTINGS)
     context.plan = plan
-    write_given_start(context, make_start(make_mixture(8, 9, 3, seed=4, spread=2.0), 700, 3, 4))
+    write_given_start(context.storage, SETTINGS, plan, make_start(make_mixture(8, 9, 3, seed=4, spread=2.0), 700, 3, 4))
     return context, [tasks.run_e_step(context, group, STEP) for group in range(len(plan.groups))]
 
 

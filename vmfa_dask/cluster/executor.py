@@ -36,7 +36,8 @@ class DaskExecutor:
     """
 
     def __init__(self, client: Client, reference: RunReference, storage: Storage) -> None:
-        self._client, self._reference, self._storage = client, reference, storage
+        self._client, self._reference = client, reference
+        self.storage = storage
         self._sequence = itertools.count()
         self._futures: weakref.WeakSet[Any] = weakref.WeakSet()
         self.plan: Plan = reference.plan
@@ -72,7 +73,7 @@ class DaskExecutor:
 
     def discard(self, kind: str, version: int) -> None:
         """Forget a version in the storage that driver and workers share."""
-        self._storage.discard(kind, version)
+        self.storage.discard(kind, version)
 
 
 def wait_for_workers(client: Client, timeout: float) -> dict[str, Any]:

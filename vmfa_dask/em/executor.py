@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.storage import Storage
 
 
 class SchedulerLost(ConnectionError):
@@ -22,6 +23,11 @@ class Executor(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def storage(self) -> Storage:
+        """The versions of the run, as the driver sees them."""
+        ...
 
     @property
     def shares_memory(self) -> bool:
@@ -52,6 +58,7 @@ class SerialExecutor:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self.plan, self.settings = context.plan, context.settings
+        self.storage: Storage = context.storage
 
     def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
         """The task's result itself is its handle."""

@@ -9,7 +9,7 @@ from vmfa_dask.em.executor import Executor
 def initialize(executor: Executor, start: seeding.Start | None = None) -> int:
     """Write version 0 of a run; returns the number of distinct seeds (C where a start is given)."""
     if start is not None:
-        executor.results([executor.submit("seed-start", 0, seeding.write_given_start, start)])
+        seeding.write_given_start(executor.storage, executor.settings, executor.plan, start)
         return executor.settings.n_components
     groups = range(len(executor.plan.groups))
     surveys = [executor.submit("seed-survey", g, seeding.survey_group, g) for g in groups]

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from vmfa_dask.em.context import RunContext
+from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.rows import Rows, gather, read_ahead, refuse_non_finite, working_rows
-from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
+from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START, Storage
 from vmfa_dask.kernels import random, survey
 from vmfa_dask.values import Float64, Int32, Int64, Mixture, NeighborGraph
 
@@ -214,16 +216,16 @@ def initial_components(context: RunContext, group: int) -> Int32:
     return components
 
 
-def write_given_start(context: RunContext, start: Start) -> None:
-    """Version 0 from a start that is given whole.
+def write_given_start(storage: Storage, settings: Settings, plan: Plan, start: Start) -> None:
+    """Version 0 from a start that is given whole; the driver writes it, so that it does not travel as a task.
 
     Raises
     ------
     ValueError
         When its sizes are not those of the run.
     """
-    settings, dtype = context.settings, np.dtype(context.settings.precision)
-    mixture, n = start.mixture, context.plan.n_rows
+    dtype = np.dtype(settings.precision)
+    mixture, n = start.mixture, plan.n_rows
     expected = {"n_components": settings.n_components, "n_factors": settings.n_factors}
     for name, value in expected.items():
         if getattr(mixture, name) != value:
@@ -234,12 +236,12 @@ def write_given_start(context: RunContext, start: Start) -> None:
     ):
         if found != shape:
             raise ValueError(f"start.{name}: shape {found}, expected {shape}")
-    context.storage.write(START, 0, 0, {"offset": np.array(mixture.offset)})
-    for block, (low, high) in enumerate(context.plan.component_blocks):
+    storage.write(START, 0, 0, {"offset": np.array(mixture.offset)})
+    for block, (low, high) in enumerate(plan.component_blocks):
         arrays = {
             name: np.array(getattr(mixture, name)[low:high], dtype) for name in ("means", "loadings", "noise_variances")
         }
-        context.storage.write(PARAMETERS, 0, block, {"weights": np.array(mixture.weights[low:high]), **arrays})
-        context.storage.write(GRAPH, 0, block, {"neighbors": np.array(start.graph.neighbors[low:high])})
-    for group, (low, high) in enumerate(context.plan.groups):
-        context.storage.write(POSTERIOR, 0, group, {"components": np.array(start.components[low:high], np.int32)})
+        storage.write(PARAMETERS, 0, block, {"weights": np.array(mixture.weights[low:high]), **arrays})
+        storage.write(GRAPH, 0, block, {"neighbors": np.array(start.graph.neighbors[low:high])})
+    for group, (low, high) in enumerate(plan.groups):
+        storage.write(POSTERIOR, 0, group, {"components": np.array(start.components[low:high], np.int32)})

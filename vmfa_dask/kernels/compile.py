@@ -17,16 +17,24 @@ from typing import Any
 from numba import njit
 
 
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    """Compile lazily, nogil; kept on disk unless no folder for that can be written (Numba refuses at once then)."""
+    try:
+        return njit(nogil=True, cache=True, **options)(function)
+    except RuntimeError:
+        return njit(nogil=True, **options)(function)
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel lazily: nogil, cached on disk, IEEE arithmetic."""
-    return njit(nogil=True, cache=True)(function)
+    return _compiled(function)
 
 
 def inline(function: Callable[..., Any]) -> Any:
     """A small function that kernels call; LLVM folds it into them."""
-    return njit(nogil=True, cache=True, inline="never")(function)
+    return _compiled(function, inline="never")
 
 
 def reduction(function: Callable[..., Any]) -> Any:
     """A sum that may be reordered so that it is computed in vectors; the order is fixed for one processor type."""
-    return njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})(function)
+    return _compiled(function, fastmath={"reassoc", "contract"})

@@ -5,6 +5,7 @@ May import: em, store, cluster, service.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -32,6 +33,8 @@ from vmfa_dask.service.inputs import spill
 from vmfa_dask.service.training import Fit, Progress, show, train
 from vmfa_dask.store.exchange import ExchangeFolder
 from vmfa_dask.store.rows import ZarrRows
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,21 @@ def fit_on(
             show(record, progress)
 
         try:
-            return train(DaskExecutor(cluster.client, reference, storage), settings, start, report, kept, storage)
+            executor = DaskExecutor(cluster.client, reference, storage)
+            return train(executor, settings, start, report, kept, storage, caller=4)
         finally:
             forget(name)
+            _forget_on_workers(cluster, name)
+
+
+def _forget_on_workers(cluster: CheckedCluster, name: str) -> None:
+    """Let worker processes drop the run: its rows and models would take memory from the next one."""
+    if cluster.local or cluster.client.status != "running":
+        return
+    try:
+        cluster.client.run(forget, name, on_error="ignore")
+    except Exception as error:  # whatever ended the run matters more
+        logger.debug("workers could not be asked to forget run %s: %s", name, error)
 
 
 @contextmanager

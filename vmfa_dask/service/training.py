@@ -82,8 +82,11 @@ def train(
     report: Progress,
     kept: KeptRun | None,
     storage: Storage,
+    caller: int = 3,
 ) -> Fit:
     """Train from the start or from where the kept run stands; whatever ends it, the last complete pass is kept.
+
+    `caller` says how many frames up the user's line is, for warnings.
 
     Raises
     ------
@@ -105,7 +108,7 @@ def train(
         warnings.warn(
             f"only {state.n_distinct_seeds} of n_components={settings.n_components} seeds are distinct rows: "
             "the data has fewer distinct rows than components, or nearly so",
-            stacklevel=3,
+            stacklevel=caller,
         )
     mixture = executor.results([executor.submit("load-model", 0, load_mixture, state.parameters)])[0]
     return Fit(MixtureModel.of(mixture), state.records, state.converged, settings)
