@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,14 @@ OPTIONS: dict[str, Any] = {
 @pytest.fixture
 def store(tmp_path: Path) -> str:
     return write_store(tmp_path / "rows.zarr", ROWS, 500)
+
+
+@pytest.fixture(autouse=True)
+def unpublished(processes: Client) -> Iterator[None]:
+    """Published drivers keep their results on the cluster, which other tests find idle."""
+    yield
+    for name in processes.list_datasets():
+        processes.unpublish_dataset(name)
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
