@@ -34,12 +34,13 @@ def store(tmp_path: Path) -> str:
     return write_store(tmp_path / "rows.zarr", ROWS, 500)
 
 
-@pytest.fixture(autouse=True)
-def unpublished(processes: Client) -> Iterator[None]:
-    """Published drivers keep their results on the cluster, which other tests find idle."""
-    yield
-    for name in processes.list_datasets():
-        processes.unpublish_dataset(name)
+@pytest.fixture
+def own(process_cluster: LocalCluster) -> Iterator[Client]:
+    """A client of its own: published drivers, and errors that hold their futures, end with it."""
+    with Client(process_cluster, set_as_default=False) as client:
+        yield client
+        for name in client.list_datasets():
+            client.unpublish_dataset(name)
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
@@ -64,20 +65,21 @@ def test_the_client_leaves_and_another_one_gets_the_model(
         found = attach(tmp_path / "run", client)
         fit = found.result(timeout=60)
         assert (found.status, [r.iteration for r in found.records()]) == ("finished", list(range(33)))
+        client.unpublish_dataset(*client.list_datasets())
     assert parameters(fit.model) == parameters(fit_local(store, **OPTIONS).model)
 
 
-def test_a_run_is_driven_once_and_again_when_it_has_ended(processes: Client, store: str, tmp_path: Path) -> None:
-    first = start(store, tmp_path / "run", processes, max_iter=10_000)
+def test_a_run_is_driven_once_and_again_when_it_has_ended(own: Client, store: str, tmp_path: Path) -> None:
+    first = start(store, tmp_path / "run", own, max_iter=10_000)
     wait_until(first.records)
     with pytest.raises(RuntimeError, match=r"another process is working on this run|a driver is at work"):
-        start(store, tmp_path / "run", processes, max_iter=10_000)
+        start(store, tmp_path / "run", own, max_iter=10_000)
     first.stop()
     with pytest.raises(RunStopped, match=r"stopped after \d+ passes"):
         first.result(timeout=60)
     done = len(first.records())
     assert done > 0
-    again = start(store, tmp_path / "run", processes, max_iter=done)
+    again = start(store, tmp_path / "run", own, max_iter=done)
     assert len(again.result(timeout=60).history) == done + 3
 
 
@@ -98,17 +100,17 @@ def test_a_driver_that_is_killed_starts_elsewhere_and_goes_on(store: str, tmp_pa
     assert parameters(fit.model) == parameters(fit_local(store, **{**OPTIONS, "max_iter": 100}).model)
 
 
-def test_errors_of_the_run_reach_whoever_attaches(processes: Client, tmp_path: Path) -> None:
+def test_errors_of_the_run_reach_whoever_attaches(own: Client, tmp_path: Path) -> None:
     bad = ROWS.copy()
     bad[3000, 2] = np.inf
-    start(write_store(tmp_path / "bad.zarr", bad, 500), tmp_path / "run", processes)
+    start(write_store(tmp_path / "bad.zarr", bad, 500), tmp_path / "run", own)
     with pytest.raises(ValueError, match="found inf"):
-        attach(tmp_path / "run", processes).result(timeout=60)
+        attach(tmp_path / "run", own).result(timeout=60)
 
 
-def test_what_cannot_be_detached_is_refused(processes: Client, store: str, tmp_path: Path) -> None:
+def test_what_cannot_be_detached_is_refused(own: Client, store: str, tmp_path: Path) -> None:
     for data, more in ((ROWS, {"run": "x"}), (store, {}), (store, {"run": "x", "progress": print})):
         with pytest.raises(ValueError, match="detach=True: expected run=folder, data in a Zarr store"):
-            fit_distributed(data, client=processes, detach=True, **OPTIONS, **more)
+            fit_distributed(data, client=own, detach=True, **OPTIONS, **more)
     with pytest.raises(KeyError, match="knows no driver of"):
-        attach(tmp_path / "nothing", processes)
+        attach(tmp_path / "nothing", own)
