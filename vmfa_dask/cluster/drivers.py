@@ -36,8 +36,7 @@ def start_driver(client: Client, run: str, function: Callable[..., Any], data: s
 
 def find_driver(client: Client, run: str) -> Any:
     """The future of the last driver of a run, or None."""
-    name = _published(run)
-    return client.get_dataset(name) if name in client.list_datasets() else None
+    return client.get_dataset(_published(run), default=None)
 
 
 def _drive(function: Callable[..., Any], data: str, options: dict[str, Any]) -> Any:

@@ -32,12 +32,11 @@ class DaskExecutor:
     ----------
     client : the user's client; it is never closed here
     reference : the run
-    storage : the run's storage as the driver sees it
+    storage : the run's versions as the driver sees them
     """
 
     def __init__(self, client: Client, reference: RunReference, storage: Storage) -> None:
-        self._client, self._reference = client, reference
-        self.storage = storage
+        self._client, self._reference, self.storage = client, reference, storage
         self._sequence = itertools.count()
         self._futures: weakref.WeakSet[Any] = weakref.WeakSet()
         self.plan: Plan = reference.plan
@@ -71,9 +70,9 @@ class DaskExecutor:
             self._client.cancel(list(self._futures), force=True)
             raise
 
-    def discard(self, kind: str, version: int) -> None:
-        """Forget a version in the storage that driver and workers share."""
-        self.storage.discard(kind, version)
+    def announce(self, values: dict[str, Any]) -> None:
+        """Publish plain values as an event of the run, for the dashboard and for other clients."""
+        self._client.log_event(TOPIC, {"run": self._reference.run, **values})
 
 
 def wait_for_workers(client: Client, timeout: float) -> dict[str, Any]:

@@ -16,9 +16,10 @@ PACKAGE = "vmfa_dask"
 OTHERS = ("numpy", "numba", "zarr")
 _MOST_LINES = 20
 
-# Sent as text. A function of this module would need this module on the worker, and a function that is pickled by value
-# carries bytecode, which another Python cannot run. Loaded modules count before installed ones, and only our package,
-# which loads nothing else, is imported: numba would take a second.
+# `Client.get_versions` knows installed packages alone: a checkout on the path has no version there, a package whose
+# import fails has one, and answers are cached. This is sent as text: a function of this module would need this module
+# on the worker, and one that is pickled by value carries bytecode, which another Python cannot run. Loaded modules
+# count before installed ones, and only our package, which loads nothing else, is imported: numba would take a second.
 _SOURCE = '''
 import importlib, importlib.metadata, sys
 

@@ -68,9 +68,9 @@ class Training:
     def _forget(self, old: RunState, new: RunState) -> None:
         """Let the storage drop the versions that the new state has replaced."""
         for kind, version in sorted(set(old.needed()) - set(new.needed())):
-            self.executor.discard(kind, version)
+            self.executor.storage.discard(kind, version)
         if new.phase == DONE:  # posteriors of the evaluation: nothing goes on from them
-            self.executor.discard(POSTERIOR, new.iteration)
+            self.executor.storage.discard(POSTERIOR, new.iteration)
 
     def _record(self, state: RunState, reports: list[BlockReport], seconds: float) -> IterationRecord:
         tally = reports[0].tally

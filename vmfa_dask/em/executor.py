@@ -45,10 +45,6 @@ class Executor(Protocol):
         """Wait for tasks and return what they returned; raises what they raised."""
         ...
 
-    def discard(self, kind: str, version: int) -> None:
-        """Let the storage forget a version."""
-        ...
-
 
 class SerialExecutor:
     """Runs each task when it is submitted, in this process, on the cores of the context."""
@@ -67,7 +63,3 @@ class SerialExecutor:
     def results(self, handles: Sequence[Any]) -> list[Any]:
         """The handles."""
         return list(handles)
-
-    def discard(self, kind: str, version: int) -> None:
-        """Forget at once."""
-        self._context.storage.discard(kind, version)

@@ -133,8 +133,3 @@ def load_mixture(context: RunContext, version: int) -> Mixture:
 def load_posterior(context: RunContext, group: int, iteration: int) -> Int32:
     """Kept components of the rows of one group."""
     return context.storage.read(POSTERIOR, iteration, group)["components"]
-
-
-def discard(context: RunContext, kind: str, version: int) -> None:
-    """Forget a version that no task will read again."""
-    context.storage.discard(kind, version)

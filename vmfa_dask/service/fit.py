@@ -10,6 +10,7 @@ from vmfa_dask.cluster.warmup import warm_up
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.plan import make_plan, projected_bytes
+from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.rows import RowSource, n_features_of
 from vmfa_dask.em.seeding import Start
 from vmfa_dask.em.storage import MemoryStorage
@@ -17,7 +18,7 @@ from vmfa_dask.em.threads import Cores, available_cores
 from vmfa_dask.service.checkpoints import kept_run
 from vmfa_dask.service.detached import DetachedRun
 from vmfa_dask.service.inputs import make_settings, open_rows
-from vmfa_dask.service.on_cluster import check_cluster, fit_on
+from vmfa_dask.service.on_cluster import check_cluster, executor_on
 from vmfa_dask.service.training import Fit, Progress, show, train
 from vmfa_dask.store.rows import ZarrRows
 
@@ -101,7 +102,13 @@ def fit_distributed(
         client = client if client is not None else get_client()
         cluster = check_cluster(client, projected_bytes(rows, numbers, plan), worker_timeout, threads, scratch)
         if not detach:
-            return fit_on(cluster, rows, numbers, plan, start, kept, progress)
+            with executor_on(cluster, rows, numbers, plan, kept) as executor:
+
+                def report(record: IterationRecord) -> None:
+                    executor.announce(record.as_dict())
+                    show(record, progress)
+
+                return train(executor, start, report, kept)
     path = os.path.abspath(str(run))
     same = {"n_components": n_components, "n_factors": n_factors, "start": start, **settings}
     cut = {"array": array, "n_groups": n_groups}
@@ -145,7 +152,5 @@ def fit_local(
     plan = make_plan(rows, numbers, n_groups)
     with kept_run(run, resume, checkpoint_share, numbers, plan, rows) as kept:
         warm_up(numbers, rows.dtype)
-        storage = MemoryStorage()
-        context = RunContext(rows, numbers, plan, storage, Cores(threads or available_cores()))
-        executor = SerialExecutor(context)
-        return train(executor, numbers, start, lambda record: show(record, progress), kept, storage)
+        context = RunContext(rows, numbers, plan, MemoryStorage(), Cores(threads or available_cores()))
+        return train(SerialExecutor(context), start, lambda record: show(record, progress), kept)

@@ -16,21 +16,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmfa_dask.cluster.context import RunReference, forget, register, threads_of_process
-from vmfa_dask.cluster.executor import TOPIC, DaskExecutor, shares_process, wait_for_workers
+from vmfa_dask.cluster.executor import DaskExecutor, shares_process, wait_for_workers
 from vmfa_dask.cluster.memory import check_memory, smallest_limit
 from vmfa_dask.cluster.versions import check_versions
 from vmfa_dask.cluster.warmup import warm_up
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.plan import Plan
-from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.rows import ArrayRows, RowSource
-from vmfa_dask.em.seeding import Start
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.storage import MemoryStorage, Storage
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.service.checkpoints import KeptRun
 from vmfa_dask.service.inputs import spill
-from vmfa_dask.service.training import Fit, Progress, show, train
 from vmfa_dask.store.exchange import ExchangeFolder
 from vmfa_dask.store.rows import ZarrRows
 
@@ -58,16 +55,11 @@ def check_cluster(
     return CheckedCluster(client, shares_process(client, workers), cache, threads, scratch)
 
 
-def fit_on(
-    cluster: CheckedCluster,
-    rows: RowSource,
-    settings: Settings,
-    plan: Plan,
-    start: Start | None,
-    kept: KeptRun | None,
-    progress: Progress | None,
-) -> Fit:
-    """Train on a cluster that was checked; what the run put there is removed in the end."""
+@contextmanager
+def executor_on(
+    cluster: CheckedCluster, rows: RowSource, settings: Settings, plan: Plan, kept: KeptRun | None
+) -> Iterator[DaskExecutor]:
+    """An executor of one run; what the run puts on the cluster is removed in the end."""
     name = uuid.uuid4().hex[:8]
     with _exchange_folder(kept, cluster, name) as folder:
         if folder is not None and isinstance(rows, ArrayRows):
@@ -79,17 +71,10 @@ def fit_on(
             if isinstance(rows, ZarrRows):
                 rows.cache_bytes = cluster.cache_bytes
             warm_up(settings, rows.dtype)
-            register(
-                reference, RunContext(rows, settings, plan, storage, Cores(cluster.threads or threads_of_process()))
-            )
-
-        def report(record: IterationRecord) -> None:
-            cluster.client.log_event(TOPIC, {"run": name, **record.as_dict()})
-            show(record, progress)
-
+            cores = Cores(cluster.threads or threads_of_process())
+            register(reference, RunContext(rows, settings, plan, storage, cores))
         try:
-            executor = DaskExecutor(cluster.client, reference, storage)
-            return train(executor, settings, start, report, kept, storage, caller=4)
+            yield DaskExecutor(cluster.client, reference, storage)
         finally:
             forget(name)
             _forget_on_workers(cluster, name)
@@ -111,9 +96,10 @@ def _exchange_folder(kept: KeptRun | None, cluster: CheckedCluster, name: str) -
     if cluster.local:
         yield None
         return
-    inside = kept is not None and cluster.scratch is None
-    temporary = f"vmfa-{name}-"
-    folder = kept.exchange_folder(name) if inside and kept else tempfile.mkdtemp("", temporary, cluster.scratch)
+    if kept is not None and cluster.scratch is None:
+        folder = kept.exchange_folder(name)
+    else:
+        folder = tempfile.mkdtemp(prefix=f"vmfa-{name}-", dir=cluster.scratch)
     try:
         yield folder
     finally:

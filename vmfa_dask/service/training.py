@@ -16,7 +16,6 @@ from vmfa_dask.em.executor import Executor, SchedulerLost
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.seeding import Start
 from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.storage import Storage
 from vmfa_dask.em.tasks import load_mixture
 from vmfa_dask.service.checkpoints import KeptRun
 
@@ -66,49 +65,41 @@ def _what_is_left(training: Training, kept: KeptRun | None) -> str:
     return f"{where}; the run is kept in {kept.path}: the same call with run={kept.path!r} goes on from there"
 
 
-def _keep_latest(kept: KeptRun | None) -> None:
+def _keep_latest(kept: KeptRun) -> None:
     """Keep the last complete pass of a run that broke; the error that broke it matters more than one here."""
-    if kept is not None:
-        try:
-            kept.keep_latest()
-        except Exception:
-            logger.exception("%s: the last complete pass could not be kept; an earlier one is", kept.path)
+    try:
+        kept.keep_latest()
+    except Exception:
+        logger.exception("%s: the last complete pass could not be kept; an earlier one is", kept.path)
 
 
-def train(
-    executor: Executor,
-    settings: Settings,
-    start: Start | None,
-    report: Progress,
-    kept: KeptRun | None,
-    storage: Storage,
-    caller: int = 3,
-) -> Fit:
+def train(executor: Executor, start: Start | None, report: Progress, kept: KeptRun | None) -> Fit:
     """Train from the start or from where the kept run stands; whatever ends it, the last complete pass is kept.
 
-    `caller` says how many frames up the user's line is, for warnings.
+    Called by the functions that users call: warnings point one frame above them.
 
     Raises
     ------
     SchedulerLost
         When the scheduler went away: what was lost, the last complete pass, and how to go on.
     """
+    settings = executor.settings
     training = Training(executor, report, kept.keep if kept else lambda state: None)
     try:
-        state = training.run(start, kept.attach(storage) if kept else None)
-    except SchedulerLost as error:
-        _keep_latest(kept)
-        raise SchedulerLost(f"{error} {_what_is_left(training, kept)}") from error
+        state = training.run(start, kept.attach(executor.storage) if kept else None)
     except BaseException as error:
         if kept is not None:
             _keep_latest(kept)
+        if isinstance(error, SchedulerLost):
+            raise SchedulerLost(f"{error} {_what_is_left(training, kept)}") from error
+        if kept is not None:
             logger.warning("%s ended the run %s", type(error).__name__, _what_is_left(training, kept))
         raise
     if state.n_distinct_seeds < settings.n_components:
         warnings.warn(
             f"only {state.n_distinct_seeds} of n_components={settings.n_components} seeds are distinct rows: "
             "the data has fewer distinct rows than components, or nearly so",
-            stacklevel=caller,
+            stacklevel=3,
         )
     mixture = executor.results([executor.submit("load-model", 0, load_mixture, state.parameters)])[0]
     return Fit(MixtureModel.of(mixture), state.records, state.converged, settings)
