@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vmfa_dask.em.records import IterationRecord
     from vmfa_dask.em.seeding import Start
     from vmfa_dask.em.settings import Settings
+    from vmfa_dask.service.checkpoints import RunStopped
     from vmfa_dask.service.detached import DetachedRun, attach
     from vmfa_dask.service.fit import fit_distributed, fit_local
     from vmfa_dask.service.training import Fit
@@ -29,6 +30,7 @@ __all__ = [
     "Mixture",
     "MixtureModel",
     "NeighborGraph",
+    "RunStopped",
     "SchedulerLost",
     "Settings",
     "Start",
@@ -46,6 +48,7 @@ _HOMES = {
     "fit_local": "service.fit",
     "MixtureModel": "apply.model",
     "SchedulerLost": "em.executor",
+    "RunStopped": "service.checkpoints",
     "Settings": "em.settings",
     "IterationRecord": "em.records",
     "Start": "em.seeding",

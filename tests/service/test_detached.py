@@ -14,8 +14,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from tests.samples import draw, make_mixture, parameters, write_store
-from vmfa_dask import DetachedRun, attach, fit_distributed, fit_local
-from vmfa_dask.store.runs import RunStopped
+from vmfa_dask import DetachedRun, RunStopped, attach, fit_distributed, fit_local
 
 ROWS = draw(make_mixture(5, 8, 3), 4000, dtype="float32")
 OPTIONS: dict[str, Any] = {

@@ -13,7 +13,7 @@ import zarr
 
 from tests.samples import images, write_store
 from vmfa_dask.store.rows import ZarrRows, open_array
-from vmfa_dask.store.storage import ZarrStorage
+from vmfa_dask.store.versions import ZarrStorage
 
 DATA = images(1003, (4, 5, 3))
 FLAT = DATA.reshape(1003, -1)

@@ -19,8 +19,8 @@ from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.threads import Cores
-from vmfa_dask.store.exchange import ExchangeFolder
 from vmfa_dask.store.rows import ZarrRows
+from vmfa_dask.store.versions import ExchangeFolder
 
 # Runs of this process. A process keeps the few latest: caches of rows and models are large.
 _contexts: dict[str, RunContext] = {}

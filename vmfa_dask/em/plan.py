@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 from vmfa_dask.em.precision import packed_bytes
 from vmfa_dask.em.rows import RowSource, n_features_of
@@ -46,6 +47,12 @@ class Plan:
     def n_rows(self) -> int:
         """N."""
         return self.groups[-1][1]
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Plan:
+        """The plan whose fields were written as JSON."""
+        ranges = {name: tuple((a, b) for a, b in values[name]) for name in ("groups", "component_blocks")}
+        return cls(block_rows=values["block_rows"], tile_rows=values["tile_rows"], **ranges)
 
 
 def _even(n: int, parts: int, unit: int) -> tuple[tuple[int, int], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -99,16 +100,18 @@ class RunState:
         return state
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for a file."""
-        return asdict(self)
+        """Plain values for a file; JSON knows no NaN, which the first change is."""
+        records = [{**asdict(r), "change": None if math.isnan(r.change) else r.change} for r in self.records]
+        return {**asdict(replace(self, records=())), "records": records}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunState:
         """The state that `as_dict` wrote."""
-        records = tuple(
-            IterationRecord(**{**record, "dropped": tuple(record["dropped"])}) for record in values["records"]
-        )
-        return cls(**{**values, "records": records})
+        records = []
+        for record in values["records"]:
+            change = math.nan if record["change"] is None else record["change"]
+            records.append(IterationRecord(**{**record, "dropped": tuple(record["dropped"]), "change": change}))
+        return cls(**{**values, "records": tuple(records)})
 
 
 def _following(phase: str) -> str:

@@ -10,22 +10,27 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
-from vmfa_dask.em.plan import Plan
+from vmfa_dask.em.plan import Plan, make_plan
 from vmfa_dask.em.rows import RowSource
+from vmfa_dask.em.seeding import Start, write_given_start
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.state import DONE, RunState
-from vmfa_dask.em.storage import POSTERIOR, Storage
+from vmfa_dask.em.storage import POSTERIOR, START, Storage
 from vmfa_dask.service.inputs import describe_rows
-from vmfa_dask.store.runs import RunFolder, RunStopped
-from vmfa_dask.store.storage import ZarrStorage
+from vmfa_dask.store.runs import RunFolder
+from vmfa_dask.store.versions import ZarrStorage
 
 logger = logging.getLogger(__name__)
 
 # Settings that a call may change when it goes on with a run.
 _EXTENSIBLE = ("tol", "max_iter")
+
+
+class RunStopped(RuntimeError):
+    """A run ended because it was asked to; it can go on."""
 
 
 class KeptRun:
@@ -89,47 +94,99 @@ class KeptRun:
         self._last = time.monotonic()
         self._cost = self._last - begin
 
+    def begin_with(self, start: Start) -> None:
+        """Begin with a start that is given whole; nothing happens where the run has begun."""
+        if self._values is None:
+            write_given_start(self._durable, self._settings, self._plan, start)
+            state = RunState.first(self._settings, self._settings.n_components)
+            self._folder.write_state(state.as_dict())
+
     def _copy(self, state: RunState, source: Storage, target: Storage) -> None:
-        """Copy what a state needs. The first posteriors are drawn from hashes and may not be stored at all."""
+        """Copy what a state needs.
+
+        Raises
+        ------
+        ValueError
+            Naming what is missing.
+        """
         for kind, version in state.needed():
-            n_blocks = len(self._plan.groups) if kind == POSTERIOR else max(2, len(self._plan.component_blocks))
-            for block in range(n_blocks):
+            for block, needed in self._blocks(kind, version):
                 try:
                     arrays = source.read(kind, version, block)
-                except KeyError:
-                    continue
+                except KeyError as error:
+                    if not needed:
+                        continue
+                    raise ValueError(
+                        f"{self.path}: {kind} of version {version}, block {block} is missing; the run is incomplete"
+                    ) from error
                 target.write(kind, version, block, {name: array.view() for name, array in arrays.items()})
+
+    def _blocks(self, kind: str, version: int) -> list[tuple[int, bool]]:
+        """Blocks of a version, and whether each must be there.
+
+        Rows of seeds are there where seeding took place; the first posteriors are drawn from them where they are not
+        stored.
+        """
+        if kind == START:
+            return [(0, True), (1, False)]
+        n_blocks = len(self._plan.groups if kind == POSTERIOR else self._plan.component_blocks)
+        return [(block, kind != POSTERIOR or version > 0) for block in range(n_blocks)]
 
 
 @contextmanager
 def kept_run(
-    path: str | None, resume: str, share: float, settings: Settings, plan: Plan, rows: RowSource
-) -> Iterator[KeptRun | None]:
-    """The run in a folder, held while the caller works on it; None without a folder.
+    path: str | None, resume: str, share: float, settings: Settings, rows: RowSource, n_groups: int | None
+) -> Iterator[tuple[KeptRun | None, Plan]]:
+    """The run in a folder, held while the caller works on it, and its plan; without a folder the plan alone.
+
+    A run goes on with the plan that it was begun with, whatever plan this version of the package would make.
 
     Raises
     ------
     ValueError, FileExistsError, FileNotFoundError, RuntimeError, OSError
         As `store.runs.RunFolder`.
     """
+    plan = make_plan(rows, settings, n_groups)
     if not 0 < share <= 1:
         raise ValueError(f"checkpoint_share={share!r}: expected a part of the run's time, above 0 and at most 1")
     if path is None:
         if resume == "require":
             raise ValueError("resume='require': there is nothing to resume without run=...")
-        yield None
+        yield None, plan
         return
     folder = RunFolder(path)
     try:
-        values = folder.begin(_identity(settings, plan, rows), resume)
+        known = folder.identity() or {}
+        if "plan" in known:
+            plan = _same_plan(folder.path, Plan.from_dict(known["plan"]), plan, n_groups)
+        identity = {
+            "settings": _fixed(settings, known.get("settings", {})),
+            "data": describe_rows(rows),
+            "plan": asdict(plan),
+        }
+        values = folder.begin(identity, resume)
         if values is not None:
             logger.info("%s: going on after %d passes", folder.path, len(values["records"]))
-        yield KeptRun(folder, values, settings, plan, share)
+        yield KeptRun(folder, values, settings, plan, share), plan
     finally:
         folder.release()
 
 
-def _identity(settings: Settings, plan: Plan, rows: RowSource) -> dict[str, Any]:
-    """What makes a run the same run: settings, cuts and data."""
-    fixed = {name: value for name, value in asdict(settings).items() if name not in _EXTENSIBLE}
-    return {"settings": fixed, "plan": asdict(plan), "data": describe_rows(rows)}
+def _same_plan(path: str, stored: Plan, made: Plan, n_groups: int | None) -> Plan:
+    """The stored plan, unless the caller asks for other groups."""
+    if n_groups is not None and stored.n_rows == made.n_rows and len(stored.groups) != len(made.groups):
+        raise ValueError(
+            f"{path} holds another run: it has {len(stored.groups)} groups, this call asks for {len(made.groups)} "
+            f"(n_groups={n_groups}); leave n_groups out to go on with it"
+        )
+    return stored
+
+
+def _fixed(settings: Settings, known: dict[str, Any]) -> dict[str, Any]:
+    """The settings that make a run the same run; those that came after it was begun count when they were chosen."""
+    defaults = {field.name: field.default for field in fields(settings)}
+    return {
+        name: value
+        for name, value in asdict(settings).items()
+        if name not in _EXTENSIBLE and (not known or name in known or value != defaults[name])
+    }

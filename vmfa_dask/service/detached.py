@@ -6,7 +6,6 @@ run. May import: em, store, cluster, service.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from vmfa_dask.cluster.drivers import find_driver
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.state import RunState
 from vmfa_dask.service.training import Fit
-from vmfa_dask.store.runs import STATE, request_stop
+from vmfa_dask.store.runs import read_state, request_stop
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,8 @@ class DetachedRun:
 
     def records(self) -> tuple[IterationRecord, ...]:
         """Records of the passes that the run's folder keeps by now."""
-        path = os.path.join(self.run, STATE)
-        if not os.path.exists(path):
-            return ()
-        with open(path, encoding="utf-8") as file:
-            return RunState.from_dict(json.load(file)).records
+        values = read_state(self.run)
+        return RunState.from_dict(values).records if values else ()
 
     def stop(self) -> None:
         """Ask the driver to stop after the pass in work; `result` then raises `RunStopped`, and the run can go on."""

@@ -9,7 +9,7 @@ from vmfa_dask.cluster.drivers import start_driver
 from vmfa_dask.cluster.warmup import warm_up
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.executor import SerialExecutor
-from vmfa_dask.em.plan import make_plan, projected_bytes
+from vmfa_dask.em.plan import projected_bytes
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.rows import RowSource, n_features_of
 from vmfa_dask.em.seeding import Start
@@ -96,9 +96,8 @@ def fit_distributed(
     numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
     rows = open_rows(data, array)
     numbers.check_against(rows.n_rows, n_features_of(rows))
-    plan = make_plan(rows, numbers, n_groups)
     url = _detachable(run, rows, progress) if detach else ""
-    with kept_run(run, resume, checkpoint_share, numbers, plan, rows) as kept:
+    with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
         client = client if client is not None else get_client()
         cluster = check_cluster(client, projected_bytes(rows, numbers, plan), worker_timeout, threads, scratch)
         if not detach:
@@ -109,8 +108,10 @@ def fit_distributed(
                     show(record, progress)
 
                 return train(executor, start, report, kept)
+        if start is not None and kept is not None:  # written here: a start is too large to travel with a task
+            kept.begin_with(start)
     path = os.path.abspath(str(run))
-    same = {"n_components": n_components, "n_factors": n_factors, "start": start, **settings}
+    same = {"n_components": n_components, "n_factors": n_factors, **settings}
     cut = {"array": array, "n_groups": n_groups}
     place = {"threads": threads, "checkpoint_share": checkpoint_share, "scratch": scratch, "run": path}
     return DetachedRun(path, start_driver(client, path, fit_distributed, url, {**same, **cut, **place}))
@@ -149,8 +150,7 @@ def fit_local(
     numbers.check_against(rows.n_rows, n_features_of(rows))
     if isinstance(rows, ZarrRows):
         rows.cache_bytes = cache_bytes
-    plan = make_plan(rows, numbers, n_groups)
-    with kept_run(run, resume, checkpoint_share, numbers, plan, rows) as kept:
+    with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
         warm_up(numbers, rows.dtype)
         context = RunContext(rows, numbers, plan, MemoryStorage(), Cores(threads or available_cores()))
         return train(SerialExecutor(context), start, lambda record: show(record, progress), kept)

@@ -28,8 +28,8 @@ from vmfa_dask.em.storage import MemoryStorage, Storage
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.service.checkpoints import KeptRun
 from vmfa_dask.service.inputs import spill
-from vmfa_dask.store.exchange import ExchangeFolder
 from vmfa_dask.store.rows import ZarrRows
+from vmfa_dask.store.versions import ExchangeFolder
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,26 @@ from numpy.typing import NDArray
 from zarr.codecs import Crc32cCodec
 
 
+def open_group(path: str) -> zarr.Group:
+    """Open a group for reading, and the metadata of its arrays with it.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is no group.
+    ValueError
+        Naming the folder when metadata cannot be read.
+    """
+    try:
+        group = zarr.open_group(path, mode="r")
+        list(group.array_keys())
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path}: a zarr.json in it is damaged: {type(error).__name__}: {error}") from error
+    return group
+
+
 def write_array(group: zarr.Group, name: str, array: NDArray[Any], dimensions: tuple[str, ...] | None = None) -> None:
     """Store an array in a group, with the names of its dimensions for xarray."""
     chunks = tuple(max(1, n) for n in array.shape)

@@ -12,7 +12,7 @@ from typing import Any
 
 import zarr
 
-from vmfa_dask.store.arrays import read_array, write_array
+from vmfa_dask.store.arrays import open_group, read_array, write_array
 from vmfa_dask.values import Mixture
 
 FORMAT, FORMAT_VERSION = "vmfa_dask.mixture", 1
@@ -76,7 +76,7 @@ def load_mixture(path: str) -> Mixture:
     """
     path = os.fspath(path)
     try:
-        group = zarr.open_group(path, mode="r")
+        group = open_group(path)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path}: no model is stored there") from error
     attributes = dict(group.attrs)

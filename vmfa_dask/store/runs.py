@@ -17,17 +17,30 @@ from filelock import FileLock, Timeout
 
 FORMAT, FORMAT_VERSION = "vmfa_dask.run", 1
 RESUME = ("auto", "never", "require")
-_IDENTITY, STATE, _STOP = "run.json", "state.json", "stop"
-
-
-class RunStopped(RuntimeError):
-    """A run ended because it was asked to; it can go on."""
+_IDENTITY, _STATE, _STOP = "run.json", "state.json", "stop"
 
 
 def request_stop(path: str) -> None:
     """Ask the driver of the run in a folder to stop after its pass."""
     with open(os.path.join(path, _STOP), "w", encoding="utf-8"):
         pass
+
+
+def read_state(path: str) -> dict[str, Any] | None:
+    """Where the run in a folder stands: the last state that a driver kept, or None."""
+    return _read(path, _STATE)
+
+
+def _read(folder: str, name: str) -> dict[str, Any] | None:
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8") as file:
+        try:
+            values: dict[str, Any] = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"{path}: not readable as JSON; the run is damaged") from error
+    return values
 
 
 class RunFolder:
@@ -99,17 +112,39 @@ class RunFolder:
         if resume not in RESUME:
             raise ValueError(f"resume={resume!r}: expected one of {RESUME}")
         self.stop_requested()  # one that no driver answered is no wish for this one
-        identity = json.loads(json.dumps({"format": {"name": FORMAT, "version": FORMAT_VERSION}, **identity}))
-        known = self._read(_IDENTITY)
+        identity = json.loads(json.dumps(identity))
+        known = self.identity()
         if known is None:
             if resume == "require":
                 raise FileNotFoundError(f"{self.path}: no run is stored there, and resume='require'")
-            self._replace(_IDENTITY, identity)
+            self._replace(_IDENTITY, {"format": {"name": FORMAT, "version": FORMAT_VERSION}, **identity})
             return None
         if resume == "never":
             raise FileExistsError(f"{self.path}: a run is stored there, and resume='never'")
         self._compare(known, identity)
-        return self._read(STATE)
+        return read_state(self.path)
+
+    def identity(self) -> dict[str, Any] | None:
+        """What the run in this folder is, as it was begun; None where there is none.
+
+        Raises
+        ------
+        ValueError
+            When the file is gone or damaged, or of a format that this version does not know.
+        """
+        known = _read(self.path, _IDENTITY)
+        if known is None:
+            if os.path.exists(os.path.join(self.path, _STATE)):
+                raise ValueError(f"{self.path}: {_IDENTITY} is missing beside {_STATE}; the run is damaged")
+            return None
+        found = known.pop("format", None) or {}
+        version = found.get("version")
+        if found.get("name") != FORMAT or not isinstance(version, int) or version > FORMAT_VERSION:
+            raise ValueError(
+                f"{self.path}: its format version is {version}, this version of vmfa_dask reads up to "
+                f"{FORMAT_VERSION}; update vmfa_dask to go on with it"
+            )
+        return known
 
     def stop_requested(self) -> bool:
         """Whether somebody asked for the end of the run; asked once, answered once."""
@@ -131,23 +166,12 @@ class RunFolder:
 
     def write_state(self, state: dict[str, Any]) -> None:
         """Move the marker: what `state` names must be written before."""
-        self._replace(STATE, state)
-
-    def _read(self, name: str) -> dict[str, Any] | None:
-        path = os.path.join(self.path, name)
-        if not os.path.exists(path):
-            return None
-        with open(path, encoding="utf-8") as file:
-            try:
-                values: dict[str, Any] = json.load(file)
-            except ValueError as error:
-                raise ValueError(f"{path}: not readable as JSON; the run is damaged") from error
-        return values
+        self._replace(_STATE, state)
 
     def _replace(self, name: str, values: dict[str, Any]) -> None:
         path = os.path.join(self.path, name)
         with open(f"{path}.partial", "w", encoding="utf-8") as file:
-            json.dump(values, file, indent=1)
+            json.dump(values, file, indent=1, allow_nan=False)
             file.flush()
             os.fsync(file.fileno())
         os.replace(f"{path}.partial", path)
