@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
-from tests.samples import draw, make_mixture, parameters, write_store
+from tests.samples import draw, make_mixture, make_start, parameters, write_store
 from vmfa_dask import DetachedRun, RunStopped, attach, fit_distributed, fit_local
 
 ROWS = draw(make_mixture(5, 8, 3), 4000, dtype="float32")
@@ -97,6 +98,15 @@ def test_a_driver_that_is_killed_starts_elsewhere_and_goes_on(store: str, tmp_pa
         os.kill(worker.process.pid, signal.SIGKILL)
         fit = detached.result(timeout=120)
     assert parameters(fit.model) == parameters(fit_local(store, **{**OPTIONS, "max_iter": 100}).model)
+
+
+def test_a_start_that_is_given_is_written_not_sent(own: Client, store: str, tmp_path: Path) -> None:
+    given = make_start(make_mixture(6, 8, 3, seed=4), len(ROWS), 3, 5)
+    options = {"truncation": 3, "neighborhood": 5, "max_iter": 3, "start": given}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = start(store, tmp_path / "run", own, **options).result(timeout=60)
+    assert parameters(fit.model) == parameters(fit_local(store, **{**OPTIONS, **options}).model)
 
 
 def test_errors_of_the_run_reach_whoever_attaches(own: Client, tmp_path: Path) -> None:

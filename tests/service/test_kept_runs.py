@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from distributed import Client, LocalCluster
 
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import IterationRecord, fit_distributed, fit_local
+from vmfa_dask.em import plan
 
 ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")
 OPTIONS: dict[str, Any] = {
@@ -94,6 +96,67 @@ def test_runs_of_a_newer_format_and_damaged_versions_are_refused(tmp_path: Path)
     (run / "run.json").write_text(json.dumps(known))
     with pytest.raises(ValueError, match="format version is 99"):
         fit_local(ROWS, **OPTIONS, max_iter=3, run=str(run))
+
+
+def kept(tmp_path: Path, **options: Any) -> Path:
+    """A run of two passes of training."""
+    fit_local(ROWS, **OPTIONS, max_iter=2, run=str(tmp_path / "run"), **options)
+    return tmp_path / "run"
+
+
+def test_a_run_goes_on_with_the_plan_it_was_begun_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = kept(tmp_path)
+    before = json.loads((run / "run.json").read_text())["plan"]
+    monkeypatch.setattr(plan, "TILE_BYTES", 2**14)
+    monkeypatch.setattr(plan, "BLOCK_BYTES", 2**15)
+    fit = fit_local(ROWS, **{**OPTIONS, "n_groups": None}, max_iter=4, run=str(run))
+    monkeypatch.undo()
+    assert json.loads((run / "run.json").read_text())["plan"] == before
+    assert parameters(fit.model) == parameters(fit_local(ROWS, **OPTIONS, max_iter=4).model)
+    with pytest.raises(ValueError, match=r"has 3 groups, this call asks for 5 \(n_groups=5\)"):
+        fit_local(ROWS, **{**OPTIONS, "n_groups": 5}, max_iter=4, run=str(run))
+
+
+def test_a_setting_that_came_later_counts_when_it_is_chosen(tmp_path: Path) -> None:
+    run = kept(tmp_path)
+    known = json.loads((run / "run.json").read_text())
+    del known["settings"]["chain_length"]
+    (run / "run.json").write_text(json.dumps(known))
+    assert len(fit_local(ROWS, **OPTIONS, max_iter=3, run=str(run)).history) == 6
+    with pytest.raises(ValueError, match="settings chain_length is None, this call has 7"):
+        fit_local(ROWS, **OPTIONS, max_iter=4, run=str(run), chain_length=7)
+
+
+@pytest.mark.parametrize(
+    ("gone", "message"),
+    [
+        ("versions/posterior/*/00001", "posterior of version 4, block 1 is missing; the run is incomplete"),
+        ("versions/parameters/*/00000/weights", "the array 'weights' is missing; the file is incomplete"),
+        ("versions/graph/*/00000/neighbors/zarr.json", "the array 'neighbors' is missing; the file is incomplete"),
+        ("run.json", "run.json is missing beside state.json; the run is damaged"),
+    ],
+)
+def test_what_is_missing_in_a_run_is_named(tmp_path: Path, gone: str, message: str) -> None:
+    run = kept(tmp_path)
+    (path,) = run.glob(gone)
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(ValueError, match=message):
+        fit_local(ROWS, **OPTIONS, max_iter=3, run=str(run))
+
+
+def test_files_of_a_run_are_strict_json(tmp_path: Path) -> None:
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    run = kept(tmp_path)
+    for name in ("run.json", "state.json"):
+        json.loads((run / name).read_text(), parse_constant=refuse)
+
+
+@pytest.mark.parametrize("share", [0.0, -1.0, 1.5])
+def test_shares_that_make_no_sense_are_refused(tmp_path: Path, share: float) -> None:
+    with pytest.raises(ValueError, match="checkpoint_share"):
+        kept(tmp_path, checkpoint_share=share)
 
 
 _DRIVER = """

@@ -49,6 +49,7 @@ class Training:
         if state is None:
             state = RunState.first(self.executor.settings, initialize(self.executor, start))
             self.on_state(state)
+        self.last_record = state.records[-1] if state.records else None
         while state.phase != DONE:
             state = self.advance(state)
         return state

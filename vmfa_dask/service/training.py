@@ -85,8 +85,9 @@ def train(executor: Executor, start: Start | None, report: Progress, kept: KeptR
     """
     settings = executor.settings
     training = Training(executor, report, kept.keep if kept else lambda state: None)
+    known = kept.attach(executor.storage) if kept else None
     try:
-        state = training.run(start, kept.attach(executor.storage) if kept else None)
+        state = training.run(start, known)
     except BaseException as error:
         if kept is not None:
             _keep_latest(kept)

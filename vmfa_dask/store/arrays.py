@@ -11,23 +11,21 @@ from zarr.codecs import Crc32cCodec
 
 
 def open_group(path: str) -> zarr.Group:
-    """Open a group for reading, and the metadata of its arrays with it.
+    """Open a group for reading.
 
     Raises
     ------
     FileNotFoundError
         When there is no group.
     ValueError
-        Naming the folder when metadata cannot be read.
+        Naming the folder when its metadata cannot be read.
     """
     try:
-        group = zarr.open_group(path, mode="r")
-        list(group.array_keys())
+        return zarr.open_group(path, mode="r")
     except FileNotFoundError:
         raise
     except Exception as error:
-        raise ValueError(f"{path}: a zarr.json in it is damaged: {type(error).__name__}: {error}") from error
-    return group
+        raise ValueError(f"{path}: its zarr.json is damaged: {type(error).__name__}: {error}") from error
 
 
 def write_array(group: zarr.Group, name: str, array: NDArray[Any], dimensions: tuple[str, ...] | None = None) -> None:
@@ -55,7 +53,10 @@ def read_array(group: zarr.Group, name: str, where: str) -> NDArray[Any]:
     ValueError
         Naming the array when it is missing, incomplete, or when its bytes are not those that were written.
     """
-    stored = group.get(name)
+    try:
+        stored = group.get(name)
+    except Exception as error:
+        raise ValueError(f"{where}: zarr.json of the array {name!r} is damaged: {error}") from error
     if not isinstance(stored, zarr.Array):
         raise ValueError(f"{where}: the array {name!r} is missing; the file is incomplete")
     array: NDArray[Any] = np.empty(stored.shape, stored.dtype)

@@ -105,7 +105,8 @@ class ZarrStorage(_VersionFolder):
 
     def _read(self, path: str) -> Arrays:
         group = open_group(path)
-        names: Any = group.attrs.get(_NAMES, sorted(group.array_keys()))
+        # Runs of the first days of format 1 do not say what belongs to them.
+        names: Any = group.attrs.get(_NAMES) or sorted(entry.name for entry in os.scandir(path) if entry.is_dir())
         return {name: read_array(group, name, path) for name in names}
 
     def keep_only(self, needed: Iterable[tuple[str, int]]) -> None:
