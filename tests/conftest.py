@@ -7,20 +7,13 @@ from collections.abc import Iterator
 import pytest
 from distributed import Client, LocalCluster
 
-MEMORY = "2 GiB"
+from tests.clusters import local_cluster
 
 
 @pytest.fixture(scope="session")
 def process_cluster() -> Iterator[LocalCluster]:
     """Two worker processes of one thread each."""
-    with LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        memory_limit=MEMORY,
-        dashboard_address="127.0.0.1:0",
-        host="127.0.0.1",
-    ) as cluster:
+    with local_cluster(2) as cluster:
         yield cluster
 
 
@@ -35,9 +28,7 @@ def processes(process_cluster: LocalCluster) -> Iterator[Client]:
 def in_process() -> Iterator[Client]:
     """A client of a cluster inside this process: one worker of two threads."""
     with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, memory_limit=MEMORY, dashboard_address="127.0.0.1:0"
-        ) as cluster,
+        local_cluster(1, 2, processes=False) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client

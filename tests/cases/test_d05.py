@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
+from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, make_start, write_store
 from vmfa_dask import MixtureModel, fit_distributed
 
@@ -51,9 +52,7 @@ def test_any_chunks_give_the_parameters_of_one(
 def test_two_chunks_on_six_workers(tmp_path: Path, known: MixtureModel) -> None:
     path = write_store(tmp_path / "x.zarr", ROWS, 503)
     with (
-        LocalCluster(
-            n_workers=6, threads_per_worker=1, processes=False, memory_limit="2 GiB", dashboard_address="127.0.0.1:0"
-        ) as cluster,
+        local_cluster(6, processes=False) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         assert_same(fit_distributed(path, client=client, n_groups=2, **OPTIONS).model, known)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
+from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, parameters
 from vmfa_dask import fit_distributed, fit_local
 
@@ -22,9 +23,7 @@ OPTIONS: dict[str, Any] = {"n_components": 4, "n_factors": 3, "max_iter": 3, "n_
 @pytest.fixture
 def empty() -> Iterator[LocalCluster]:
     """A cluster without workers."""
-    with LocalCluster(
-        n_workers=0, threads_per_worker=1, processes=False, memory_limit="2 GiB", dashboard_address="127.0.0.1:0"
-    ) as cluster:
+    with local_cluster(0, processes=False) as cluster:
         yield cluster
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numba
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
+from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, parameters
 from vmfa_dask import fit_distributed, fit_local
 
@@ -24,15 +25,7 @@ def known() -> bytes:
 
 def test_one_process_of_four_threads(known: bytes) -> None:
     with (
-        LocalCluster(
-            n_workers=1,
-            threads_per_worker=4,
-            processes=True,
-            memory_limit="2 GiB",
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            env={"NUMBA_THREADING_LAYER": "workqueue"},
-        ) as cluster,
+        local_cluster(1, 4, env={"NUMBA_THREADING_LAYER": "workqueue"}) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         before = client.run(lambda: __import__("os").getpid())
@@ -45,9 +38,7 @@ def test_one_process_of_four_threads(known: bytes) -> None:
 def test_threads_of_this_process(known: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba.config, "THREADING_LAYER", "workqueue")
     with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=4, processes=False, memory_limit="2 GiB", dashboard_address="127.0.0.1:0"
-        ) as cluster,
+        local_cluster(2, 4, processes=False) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         assert parameters(fit_distributed(ROWS, client=client, **OPTIONS).model) == known

@@ -11,8 +11,9 @@ from typing import Any
 
 import dask
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
+from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, parameters
 from vmfa_dask import fit_distributed
 
@@ -49,15 +50,7 @@ def files(cache: Path) -> dict[str, float]:
 def test_workers_that_start_together(tmp_path: Path) -> None:
     with (
         dask.config.set({"distributed.scheduler.worker-ttl": "15 s"}),  # shorter than compiling takes
-        LocalCluster(
-            n_workers=3,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit="1 GiB",
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            env={"NUMBA_CACHE_DIR": str(tmp_path)},
-        ) as cluster,
+        local_cluster(3, memory_limit="1 GiB", env={"NUMBA_CACHE_DIR": str(tmp_path)}) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         assert set(client.run(lambda: __import__("numba").config.CACHE_DIR).values()) == {str(tmp_path)}

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 from tornado.ioloop import PeriodicCallback
 
+from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, parameters
 from vmfa_dask import fit_distributed, fit_local
 from vmfa_dask.em.threads import Cores
@@ -65,14 +66,7 @@ def threads_seen() -> tuple[dict[int, int], int]:
 @pytest.mark.parametrize(("n_workers", "threads"), [(2, 1), (1, 4)])
 def test_threads_that_compute(n_workers: int, threads: int) -> None:
     with (
-        LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=threads,
-            processes=True,
-            memory_limit="2 GiB",
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-        ) as cluster,
+        local_cluster(n_workers, threads) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         client.run(lambda: __import__("vmfa_dask"))
@@ -102,9 +96,7 @@ def test_workers_in_one_process_share_its_cores(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Cores, "exclusive", counted)
     with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=False, memory_limit="2 GiB", dashboard_address="127.0.0.1:0"
-        ) as cluster,
+        local_cluster(2, 2, processes=False) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         fit = fit_distributed(ROWS, client=client, **OPTIONS)
@@ -143,9 +135,7 @@ def test_the_event_loop_gets_turns_while_a_kernel_computes(monkeypatch: pytest.M
 
     monkeypatch.setattr(Cores, "run", counted)
     with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, memory_limit="2 GiB", dashboard_address="127.0.0.1:0"
-        ) as cluster,
+        local_cluster(1, processes=False) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         ticks = PeriodicCallback(turn, 5)

@@ -12,9 +12,10 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 import vmfa_dask
+from tests.clusters import local_cluster
 from vmfa_dask.cluster import versions
 from vmfa_dask.cluster.versions import check_versions
 
@@ -23,14 +24,7 @@ from vmfa_dask.cluster.versions import check_versions
 def client() -> Iterator[Client]:
     """A client of two worker processes of its own, as they are changed here."""
     with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit="2 GiB",
-            dashboard_address="127.0.0.1:0",
-            host="127.0.0.1",
-        ) as cluster,
+        local_cluster(2) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
+from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import Fit, fit_distributed, fit_local
 
@@ -30,20 +31,10 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     return {size: write_store(folder / f"{size}.zarr", ROWS, size) for size in (1000, 2500)}
 
 
-def cluster(n_workers: int, threads: int) -> LocalCluster:
-    return LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=threads,
-        processes=False,
-        memory_limit="2 GiB",
-        dashboard_address="127.0.0.1:0",
-    )
-
-
 @pytest.fixture(scope="module")
 def known(stores: dict[int, str]) -> Fit:
     """One worker of one thread."""
-    with cluster(1, 1) as one, Client(one, set_as_default=False) as client:
+    with local_cluster(1, processes=False) as one, Client(one, set_as_default=False) as client:
         return fit_distributed(stores[1000], client=client, **OPTIONS)
 
 
@@ -51,7 +42,7 @@ def known(stores: dict[int, str]) -> Fit:
 def test_layouts_of_workers_give_the_same_bytes(
     stores: dict[int, str], known: Fit, n_workers: int, threads: int
 ) -> None:
-    with cluster(n_workers, threads) as several, Client(several, set_as_default=False) as client:
+    with local_cluster(n_workers, threads, processes=False) as several, Client(several, set_as_default=False) as client:
         for _ in range(2):
             assert parameters(fit_distributed(stores[1000], client=client, **OPTIONS).model) == parameters(known.model)
 

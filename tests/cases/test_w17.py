@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
+from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture
 from vmfa_dask import fit_distributed
 
@@ -111,14 +112,7 @@ def test_a_service_that_logs_everything(tmp_path: Path) -> None:
 def test_workers_keep_their_logging() -> None:
     rows = draw(make_mixture(4, 8, 3), 300, dtype="float32")
     with (
-        LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit="2 GiB",
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-        ) as cluster,
+        local_cluster(1) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         client.run(lambda: [__import__(name) for name in ("numba", "zarr")] and None)

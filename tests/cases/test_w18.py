@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
+from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import Fit, MixtureModel, fit_distributed
 
@@ -55,14 +56,7 @@ def fitted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("w18")
     store = write_store(folder / "rows.zarr", ROWS, 500)
     with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=request.param,
-            memory_limit="2 GiB",
-            host="127.0.0.1" if request.param else None,
-            dashboard_address="127.0.0.1:0",
-        ) as cluster,
+        local_cluster(2, processes=request.param) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         fit = fit_distributed(

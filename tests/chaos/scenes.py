@@ -17,6 +17,7 @@ from distributed import Client, LocalCluster
 
 from tests.chaos.driver import OPTIONS, digest
 from tests.chaos.processes import Driver, cluster
+from tests.clusters import local_cluster
 from vmfa_dask import IterationRecord, fit_distributed
 
 # A driver starts, connects and loads its kernels in a few seconds; the bound is for a hang, not for speed.
@@ -44,22 +45,15 @@ class Outcome:
         self.same += found == expected
 
 
-def local_cluster(n_workers: int) -> LocalCluster:
-    """Worker processes with nannies, on loopback."""
-    return LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=1,
-        memory_limit="2 GiB",
-        host="127.0.0.1",
-        dashboard_address=None,
-        silence_logs=logging.CRITICAL,
-    )
+def quiet_cluster(n_workers: int) -> LocalCluster:
+    """Worker processes whose losses fill no pages of the log."""
+    return local_cluster(n_workers, silence_logs=logging.CRITICAL)
 
 
 def kill_workers(store: str, expected: str, rng: random.Random, n_fits: int, kills_per_fit: int) -> Outcome:
     """Workers of a cluster die at random moments of a fit, once all of them together; nannies start new ones."""
     outcome = Outcome("workers killed")
-    with local_cluster(3) as workers, Client(workers, set_as_default=False) as client:
+    with quiet_cluster(3) as workers, Client(workers, set_as_default=False) as client:
         for number in range(n_fits):
             client.wait_for_workers(3, timeout=60)
             stop, killed = threading.Event(), [0]
@@ -105,7 +99,7 @@ def kill_drivers(
 ) -> Outcome:
     """Drivers die at random moments; the next one goes on with the run."""
     outcome = Outcome("drivers killed")
-    with local_cluster(2) as workers:
+    with quiet_cluster(2) as workers:
         while outcome.kills < n_kills:
             run = str(folder / f"driver-{outcome.fits}")
             for _ in range(min(kills_per_fit, n_kills - outcome.kills)):

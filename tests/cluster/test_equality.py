@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
+from tests.clusters import local_cluster
 from tests.samples import draw, images, make_mixture, parameters, write_store
 from vmfa_dask import Fit, fit_distributed, fit_local
 
@@ -41,14 +42,7 @@ def test_every_executor_gives_the_same_bytes(store: str, n_groups: int, in_proce
 
 def test_one_process_gives_the_same_bytes(store: str) -> None:
     with (
-        LocalCluster(
-            n_workers=1,
-            threads_per_worker=2,
-            processes=True,
-            memory_limit="2 GiB",
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-        ) as cluster,
+        local_cluster(1, 2) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         fit = fit_distributed(store, n_groups=5, client=client, **OPTIONS)

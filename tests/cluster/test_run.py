@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from dask.sizeof import sizeof
-from distributed import Client, LocalCluster
+from distributed import Client
 
+from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, parameters
 from vmfa_dask import fit_distributed, fit_local
 from vmfa_dask.cluster import context as contexts
@@ -122,9 +123,7 @@ def test_an_error_of_the_driver_leaves_the_cluster_clean(in_process: Client) -> 
 
 def test_a_run_that_does_not_fit_is_refused_before_any_task() -> None:
     with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, memory_limit="64 MiB", dashboard_address="127.0.0.1:0"
-        ) as cluster,
+        local_cluster(1, processes=False, memory_limit="64 MiB") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         with pytest.raises(MemoryError, match=r"limit, 64 MiB; give workers more memory, or lower n_components"):

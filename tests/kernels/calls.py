@@ -81,5 +81,3 @@ def sum_moments(
         cores.split_by_work(indptr),
     )
     return p
-
-

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
+from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, make_start, parameters, write_store
 from vmfa_dask import DetachedRun, RunStopped, attach, fit_distributed, fit_local
 
@@ -85,9 +86,7 @@ def test_a_run_is_driven_once_and_again_when_it_has_ended(own: Client, store: st
 
 def test_a_driver_that_is_killed_starts_elsewhere_and_goes_on(store: str, tmp_path: Path) -> None:
     with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit="2 GiB", host="127.0.0.1", dashboard_address=None
-        ) as cluster,
+        local_cluster(2) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         detached = start(store, tmp_path / "run", client, max_iter=100)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
+from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import IterationRecord, fit_distributed, fit_local
 from vmfa_dask.em import plan
@@ -188,9 +189,7 @@ def test_killed_workers_change_nothing(tmp_path: Path) -> None:
     store = write_store(tmp_path / "rows.zarr", ROWS, 100)
     killed = []
     with (
-        LocalCluster(
-            n_workers=3, threads_per_worker=1, memory_limit="2 GiB", dashboard_address="127.0.0.1:0", host="127.0.0.1"
-        ) as cluster,
+        local_cluster(3) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
 
