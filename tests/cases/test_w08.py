@@ -78,8 +78,9 @@ def test_threads_that_compute(n_workers: int, threads: int) -> None:
         assert in_pool in (0, threads)
 
 
-def test_workers_in_one_process_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Without a nanny nobody limits the threads of this process but the package itself.
+def test_workers_in_one_process_share_its_cores(monkeypatch: pytest.MonkeyPatch, in_process: Client) -> None:
+    # Workers of another cluster live in this process too, with cores of their own. Without a nanny nobody limits the
+    # threads of this process but the package itself.
     computing, most, lock = 0, 0, threading.Lock()
     exclusive = Cores.exclusive
 

@@ -55,6 +55,7 @@ def kill_workers(store: str, expected: str, rng: random.Random, n_fits: int, kil
     outcome = Outcome("workers killed")
     with quiet_cluster(3) as workers, Client(workers, set_as_default=False) as client:
         for number in range(n_fits):
+            workers.scale(3)  # a worker that is killed before it has come is given up by its nanny
             client.wait_for_workers(3, timeout=60)
             stop, killed = threading.Event(), [0]
             killer = threading.Thread(target=_kill_at_random, args=(workers, rng, kills_per_fit, number, stop, killed))
@@ -84,7 +85,8 @@ def _kill_at_random(
     workers: LocalCluster, rng: random.Random, n_kills: int, number: int, stop: threading.Event, killed: list[int]
 ) -> None:
     while killed[0] < n_kills and not stop.wait(rng.uniform(0.0, 1.2)):
-        alive = [w.process for w in list(workers.workers.values()) if w.process is not None and w.process.pid]
+        arrived = [nanny for nanny in list(workers.workers.values()) if nanny.status.name == "running"]
+        alive = [nanny.process for nanny in arrived if nanny.process is not None and nanny.process.pid]
         together = len(alive) if number % 5 == 4 and killed[0] == 0 else 1
         for process in rng.sample(alive, min(together, len(alive), n_kills - killed[0])):
             try:

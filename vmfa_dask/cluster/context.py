@@ -56,10 +56,10 @@ def forget(run: str) -> None:
         _contexts.pop(run, None)
 
 
-def threads_of_process() -> int:
-    """Dask threads of all workers in this process: the cores that the user gave to them."""
-    workers = [worker for worker in list(Worker._instances) if worker.status.name in ("running", "paused")]
-    return max(1, sum(worker.state.nthreads for worker in workers))
+def threads_of_process(scheduler: str) -> int:
+    """Dask threads of all workers of a cluster in this process: the cores that the user gave to them."""
+    here = [w for w in list(Worker._instances) if w.status.name in ("running", "paused")]
+    return max(1, sum(w.state.nthreads for w in here if w.scheduler.address == scheduler))
 
 
 def context_of(reference: RunReference) -> RunContext:
@@ -74,7 +74,7 @@ def context_of(reference: RunReference) -> RunContext:
             f"({get_worker().address}) is another process"
         )
     rows = ZarrRows(reference.url, reference.array, reference.cache_bytes)
-    cores = Cores(reference.threads or threads_of_process())
+    cores = Cores(reference.threads or threads_of_process(get_worker().scheduler.address))
     warm_up(reference.settings, rows.dtype)
     context = RunContext(rows, reference.settings, reference.plan, ExchangeFolder(reference.folder), cores)
     with _lock:

@@ -71,7 +71,7 @@ def executor_on(
             if isinstance(rows, ZarrRows):
                 rows.cache_bytes = cluster.cache_bytes
             warm_up(settings, rows.dtype)
-            cores = Cores(cluster.threads or threads_of_process())
+            cores = Cores(cluster.threads or threads_of_process(cluster.client.scheduler.address))
             register(reference, RunContext(rows, settings, plan, storage, cores))
         try:
             yield DaskExecutor(cluster.client, reference, storage)
