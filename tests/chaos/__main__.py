@@ -57,7 +57,7 @@ def report(outcomes: list[scenes.Outcome], seed: int) -> str:
         "of a fit of 30,000 × 24 rows (C = 40, H = 3, fifteen passes, twelve groups). A fit counts as equal when every",
         "parameter has the bytes of an undisturbed serial run. Every wait was bounded; none ran out.",
         "",
-        "| killed | kills | fits that ended | equal to the undisturbed one |",
+        "| scene | kills | fits that ended | equal to the undisturbed one |",
         "|---|---|---|---|",
         *(_row(outcome) for outcome in outcomes),
         "",
