@@ -1,15 +1,15 @@
-"""``python -m benchmarks [kernels] [startup] [others] [fit] [--images FOLDER] [--quick]``."""
+"""``python -m benchmarks [kernels] [startup] [others] [fit] [kept] [--images FOLDER] [--quick]``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from benchmarks import fits, images, kernels, others, startup
+from benchmarks import fits, images, kept, kernels, others, startup
 from benchmarks.machine import describe
 from benchmarks.report import Report
 
-SECTIONS = ("kernels", "startup", "others", "fit")
+SECTIONS = ("kernels", "startup", "others", "fit", "kept")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,10 +34,12 @@ def main(arguments: list[str] | None = None) -> int:
         startup.run(report)
     if "others" in sections:
         others.run(options.quick)
-    if "fit" in sections:
+    fitted = [module for name, module in (("fit", fits), ("kept", kept)) if name in sections]
+    if fitted:
         with fits.temporary_folder() as folder:
             made = images.prepare(folder, options.images, 3000 if options.quick else 50_000)
-            fits.run(report, made, 30 if options.quick else 800)
+            for module in fitted:
+                module.run(report, made, 30 if options.quick else 800)
     print("\n" + report.summary())
     return 0 if options.quick or all(ok for *_, ok in report.checks) else 1
 
