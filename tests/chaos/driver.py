@@ -7,6 +7,7 @@ the scheduler went away.
 from __future__ import annotations
 
 import hashlib
+import signal
 import sys
 from typing import Any
 
@@ -48,6 +49,8 @@ def _report(record: IterationRecord) -> None:
 
 def main(address: str, store: str, run: str) -> int:
     """Fit on the cluster at `address`."""
+    # A process that a script starts in the background ignores Ctrl-C, and so would we as its child.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with Client(address, timeout=30) as client:
         _say("ready")
         try:
