@@ -19,7 +19,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "values": (set(), {"numpy"}),
     "kernels": ({"kernels"}, {"numpy", "numba", "llvmlite"}),
     "em": ({"values", "kernels", "em"}, {"numpy"}),
-    "store": ({"values", "store"}, {"numpy", "zarr", "xarray", "filelock"}),
+    "store": ({"values", "store"}, {"numpy", "zarr", "xarray", "filelock", "obstore"}),
     "cluster": ({"values", "em", "store", "cluster"}, {"numpy", "dask", "distributed", "filelock", "numba"}),
     "apply": ({"values", "kernels", "em", "store", "apply"}, {"numpy"}),
     "service": ({"values", "kernels", "em", "store", "cluster", "apply", "service"}, {"numpy", "zarr", "xarray"}),

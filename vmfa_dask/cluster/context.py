@@ -20,7 +20,7 @@ from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.store.rows import ZarrRows
-from vmfa_dask.store.versions import ExchangeFolder
+from vmfa_dask.store.versions import exchange_at
 
 # Runs of this process. A process keeps the few latest: caches of rows and models are large.
 _contexts: dict[str, RunContext] = {}
@@ -76,7 +76,7 @@ def context_of(reference: RunReference) -> RunContext:
     rows = ZarrRows(reference.url, reference.array, reference.cache_bytes)
     cores = Cores(reference.threads or threads_of_process(get_worker().scheduler.address))
     warm_up(reference.settings, rows.dtype)
-    context = RunContext(rows, reference.settings, reference.plan, ExchangeFolder(reference.folder), cores)
+    context = RunContext(rows, reference.settings, reference.plan, exchange_at(reference.folder), cores)
     with _lock:
         known = _contexts.get(reference.run)
     if known is None:

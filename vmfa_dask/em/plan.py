@@ -126,3 +126,10 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
         "statistics": _parts_bytes(settings, d, parts),
         "process": 200 * 2**20,
     }
+
+
+def kept_bytes(rows: RowSource, settings: Settings) -> int:
+    """Bytes of two versions of what a run keeps: the new one is written before the old one is removed."""
+    c, d, item = settings.n_components, n_features_of(rows), 4 if settings.precision == "float32" else 8
+    model = c * (d * (settings.n_factors + 2) * item + 8 + 4 * settings.neighborhood)
+    return 2 * (model + 4 * rows.n_rows * settings.truncation)

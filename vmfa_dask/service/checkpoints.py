@@ -6,22 +6,21 @@ May import: em, store.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from typing import Any
 
-from vmfa_dask.em.plan import Plan, make_plan
+from vmfa_dask.em.plan import Plan, kept_bytes, make_plan
 from vmfa_dask.em.rows import RowSource
 from vmfa_dask.em.seeding import Start, write_given_start
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.state import DONE, RunState
 from vmfa_dask.em.storage import POSTERIOR, START, Storage
 from vmfa_dask.service.inputs import describe_rows
+from vmfa_dask.store.places import locate
 from vmfa_dask.store.runs import RunFolder
-from vmfa_dask.store.versions import ZarrStorage
 
 logger = logging.getLogger(__name__)
 
@@ -49,15 +48,20 @@ class KeptRun:
     ) -> None:
         self._folder, self._values, self._settings, self._plan = folder, values, settings, plan
         self.path = folder.path
-        self._durable = ZarrStorage(os.path.join(folder.path, "versions"))
+        self.remote = "://" in folder.path
+        self._durable = folder.versions()
         self._working: Storage = self._durable
         self._latest: RunState | None = None
         # The first state is kept at once: seeding can take as long as many passes.
         self._patience, self._last, self._cost = 1.0 / share - 1.0, time.monotonic(), 0.0
 
-    def exchange_folder(self, name: str) -> str:
-        """Folder in which processes exchange the versions in work; those that killed drivers left are removed."""
+    def exchange(self, name: str) -> str:
+        """Path or URL at which processes exchange the versions in work; those that killed drivers left are removed."""
         return self._folder.exchange(name)
+
+    def remove_exchange(self) -> None:
+        """Remove the versions in work."""
+        self._folder.remove_exchanges()
 
     def attach(self, working: Storage) -> RunState | None:
         """Work with this storage from now on; the state to go on from, None where no pass was completed."""
@@ -154,8 +158,9 @@ def kept_run(
             raise ValueError("resume='require': there is nothing to resume without run=...")
         yield None, plan
         return
-    folder = RunFolder(path)
+    folder = RunFolder(locate(path))
     try:
+        folder.check_space(kept_bytes(rows, settings))
         known = folder.identity() or {}
         if "plan" in known:
             plan = _same_plan(folder.path, Plan.from_dict(known["plan"]), plan, n_groups)

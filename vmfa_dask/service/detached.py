@@ -14,6 +14,7 @@ from vmfa_dask.cluster.drivers import find_driver
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.state import RunState
 from vmfa_dask.service.training import Fit
+from vmfa_dask.store.places import locate
 from vmfa_dask.store.runs import read_state, request_stop
 
 
@@ -23,7 +24,7 @@ class DetachedRun:
 
     Parameters
     ----------
-    run : folder of the run
+    run : folder or URL of the run
     future : of the driver
     """
 
@@ -67,7 +68,7 @@ def attach(run: str | os.PathLike[str], client: Any = None) -> DetachedRun:
 
     Parameters
     ----------
-    run : its folder
+    run : its folder or URL
     client : `distributed.Client` of the same cluster; by default the current one
 
     Raises
@@ -78,7 +79,7 @@ def attach(run: str | os.PathLike[str], client: Any = None) -> DetachedRun:
     from distributed import get_client
 
     client = client if client is not None else get_client()
-    path = os.path.abspath(os.fspath(run))
+    path = locate(run)
     future = find_driver(client, path)
     if future is None:
         raise KeyError(

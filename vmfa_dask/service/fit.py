@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Literal, overload
 
 from vmfa_dask.cluster.drivers import start_driver
@@ -20,6 +19,7 @@ from vmfa_dask.service.detached import DetachedRun
 from vmfa_dask.service.inputs import make_settings, open_rows
 from vmfa_dask.service.on_cluster import check_cluster, executor_on
 from vmfa_dask.service.training import Fit, Progress, show, train
+from vmfa_dask.store.places import locate
 from vmfa_dask.store.rows import ZarrRows
 
 
@@ -59,14 +59,15 @@ def fit_distributed(
     n_groups : partial E-steps per iteration; part of the result's identity (sums are grouped by it), so that a run
         gives the same bytes on any number of workers. The default suits the size of the data and of the model.
     threads : threads that compute in each worker process; by default as many as Dask threads it has
-    run : folder that keeps the run (driver and workers must see it): its settings, its records, and what is needed to
-        go on after the last complete pass. The same call with the same folder goes on from there and ends in the bytes
-        of an undisturbed run; with a smaller `tol` or a larger `max_iter` it trains a finished run further.
+    run : folder, or URL of an object store, that keeps the run: its settings, its records, and what is needed to go on
+        after the last complete pass. The same call with the same place goes on from there and ends in the bytes of an
+        undisturbed run; with a smaller `tol` or a larger `max_iter` it trains a finished run further.
     resume : "auto" goes on where `run` holds a run and begins one elsewhere, "never" refuses a folder that holds one,
         "require" refuses one that does not
     checkpoint_share : part of the run's time that keeping it in `run` may take; 1 keeps it after every pass
     scratch : folder through which worker processes exchange parameters, which all of them see and which is fast; by
-        default the temporary folder of this machine, or `run`. Not used when the cluster lives in this process.
+        default the folder `run`, or the temporary folder of this machine (where `run` is a URL and a worker does not
+        see that folder, the URL). Not used when the cluster lives in this process.
     detach : run the driver on the cluster and return a `DetachedRun` at once; needs `run` and data in a store. The
         client may leave: `attach(run)` finds the run again.
     worker_timeout : seconds to wait for a first worker
@@ -88,6 +89,8 @@ def fit_distributed(
         expected. Raised before any task where that is possible.
     FileNotFoundError
         When there is no array at `data`.
+    OSError
+        When `run` or `scratch` cannot be written, or has too little space, named with its path.
     MemoryError
         When a task would not fit the memory limit of a worker.
     """
@@ -110,7 +113,7 @@ def fit_distributed(
                 return train(executor, start, report, kept)
         if start is not None and kept is not None:  # written here: a start is too large to travel with a task
             kept.begin_with(start)
-    path = os.path.abspath(str(run))
+    path = locate(str(run))
     same = {"n_components": n_components, "n_factors": n_factors, **settings}
     cut = {"array": array, "n_groups": n_groups}
     place = {"threads": threads, "checkpoint_share": checkpoint_share, "scratch": scratch, "run": path}

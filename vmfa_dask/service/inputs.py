@@ -12,6 +12,7 @@ import zarr
 
 from vmfa_dask.em.rows import ArrayRows, RowSource, n_features_of
 from vmfa_dask.em.settings import Settings
+from vmfa_dask.store.places import locate, zarr_target
 from vmfa_dask.store.rows import ZarrRows
 
 _FINGERPRINT_ROWS = 16
@@ -45,8 +46,7 @@ def open_rows(data: Any, array: str | None = None) -> RowSource:
         Naming what was found and what is expected.
     """
     if isinstance(data, str | os.PathLike):
-        url = os.fspath(data)
-        return ZarrRows(url if "://" in url else os.path.abspath(url), array)
+        return ZarrRows(locate(data), array)
     if isinstance(data, np.ndarray):
         return ArrayRows(data)
     raise TypeError(f"data: found {type(data).__name__}, expected the path or URL of a Zarr array, or a NumPy array")
@@ -56,7 +56,9 @@ def spill(rows: ArrayRows, path: str) -> ZarrRows:
     """Write rows in memory to a folder that workers in other processes see."""
     shape = (rows.n_rows, *rows.feature_shape)
     size = max(1, 2**22 // max(1, n_features_of(rows) * rows.dtype.itemsize))
-    stored = zarr.create_array(path, shape=shape, dtype=rows.dtype, chunks=(size, *shape[1:]), compressors=None)
+    stored = zarr.create_array(
+        zarr_target(path), shape=shape, dtype=rows.dtype, chunks=(size, *shape[1:]), compressors=None
+    )
     stored[...] = rows.read(0, rows.n_rows).reshape(shape)
     return ZarrRows(path)
 

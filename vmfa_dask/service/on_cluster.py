@@ -29,9 +29,11 @@ from vmfa_dask.em.threads import Cores
 from vmfa_dask.service.checkpoints import KeptRun
 from vmfa_dask.service.inputs import spill
 from vmfa_dask.store.rows import ZarrRows
-from vmfa_dask.store.versions import ExchangeFolder
+from vmfa_dask.store.versions import exchange_at
 
 logger = logging.getLogger(__name__)
+
+_MOST_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,10 @@ def executor_on(
     name = uuid.uuid4().hex[:8]
     with _exchange_folder(kept, cluster, name) as folder:
         if folder is not None and isinstance(rows, ArrayRows):
-            rows = spill(rows, os.path.join(folder, "rows.zarr"))
+            rows = spill(rows, f"{folder}/rows.zarr")
         url, member = (rows.url, rows.name) if isinstance(rows, ZarrRows) else (None, None)
         reference = RunReference(name, settings, plan, folder, url, member, cluster.cache_bytes, cluster.threads)
-        storage: Storage = MemoryStorage() if folder is None else ExchangeFolder(folder)
+        storage: Storage = MemoryStorage() if folder is None else exchange_at(folder)
         if cluster.local:
             if isinstance(rows, ZarrRows):
                 rows.cache_bytes = cluster.cache_bytes
@@ -92,15 +94,32 @@ def _forget_on_workers(cluster: CheckedCluster, name: str) -> None:
 
 @contextmanager
 def _exchange_folder(kept: KeptRun | None, cluster: CheckedCluster, name: str) -> Iterator[str | None]:
-    """Folder through which processes share versions in work; None in one process."""
+    """Path or URL through which processes share versions in work; None in one process."""
     if cluster.local:
         yield None
         return
-    if kept is not None and cluster.scratch is None:
-        folder = kept.exchange_folder(name)
+    if kept is not None and cluster.scratch is None and not kept.remote:
+        path = kept.exchange(name)
+        os.makedirs(path)
     else:
-        folder = tempfile.mkdtemp(prefix=f"vmfa-{name}-", dir=cluster.scratch)
+        path = tempfile.mkdtemp(prefix=f"vmfa-{name}-", dir=cluster.scratch)
     try:
-        yield folder
+        blind = _workers_that_miss(cluster.client, path)
+        if blind and kept is not None and kept.remote and cluster.scratch is None:
+            yield kept.exchange(name)
+        elif blind:
+            raise FileNotFoundError(
+                f"workers do not see the folder {path} through which processes exchange parameters: "
+                f"{', '.join(blind[:_MOST_NAMES])}; pass scratch=folder (or run=folder) that all machines share"
+            )
+        else:
+            yield path
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
+        if kept is not None and kept.remote:
+            kept.remove_exchange()
+
+
+def _workers_that_miss(client: Any, folder: str) -> list[str]:
+    """Addresses of the workers that do not see a folder of this machine."""
+    return sorted(worker for worker, seen in client.run(os.path.isdir, folder).items() if not seen)

@@ -10,8 +10,13 @@ from numpy.typing import NDArray
 from zarr.codecs import Crc32cCodec
 
 
-def open_group(path: str) -> zarr.Group:
+def open_group(path: str, target: Any = None) -> zarr.Group:
     """Open a group for reading.
+
+    Parameters
+    ----------
+    path : where it is, for messages
+    target : what zarr opens; by default `path`
 
     Raises
     ------
@@ -21,7 +26,7 @@ def open_group(path: str) -> zarr.Group:
         Naming the folder when its metadata cannot be read.
     """
     try:
-        return zarr.open_group(path, mode="r")
+        return zarr.open_group(path if target is None else target, mode="r")
     except FileNotFoundError:
         raise
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Row shards in: a Zarr array as a source of rows, in their stored dtype. May import: values, zarr.
+"""Row shards in: a Zarr array as a source of rows, in their stored dtype. May import: values, zarr, store.
 
 A source is opened by URL wherever it is needed; what travels between processes is the URL and the array's name.
 """
@@ -12,6 +12,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from vmfa_dask.store.places import zarr_target
 from vmfa_dask.values import check_table
 
 Rows = NDArray[Any]
@@ -33,7 +34,7 @@ def open_array(url: str, name: str | None = None) -> zarr.Array[Any]:
         When `url` is a group and `name` does not choose one of its arrays; the message lists them.
     """
     try:
-        node = zarr.open(url, mode="r")
+        node = zarr.open(zarr_target(url), mode="r")
     except (FileNotFoundError, KeyError) as error:
         raise FileNotFoundError(f"{url}: no Zarr array or group is stored there") from error
     if isinstance(node, zarr.Array):

@@ -1,94 +1,111 @@
-"""The folder of a run: what the run is, where it stands, and the stored versions that this needs.
+"""The place of a run: what the run is, where it stands, and the stored versions that this needs.
 
 ``run.json`` says what the run is (settings, cuts, data, format) and never changes; ``state.json`` is the marker: it is
-replaced, by a rename, only after everything that it names is written. Killing the driver at any moment leaves the
-marker of the last complete pass. May import: values, zarr, filelock.
+replaced, whole, only after everything that it names is written. Killing the driver at any moment leaves the marker of
+the last complete pass. May import: values, zarr, filelock, store.
 """
 
 from __future__ import annotations
 
-import glob
+import errno
 import json
-import os
-import shutil
 from typing import Any
 
 from filelock import FileLock, Timeout
 
+from vmfa_dask.store.places import FolderPlace, Place, place_at
+from vmfa_dask.store.versions import ZarrStorage
+
 FORMAT, FORMAT_VERSION = "vmfa_dask.run", 1
 RESUME = ("auto", "never", "require")
 _IDENTITY, _STATE, _STOP = "run.json", "state.json", "stop"
+_VERSIONS, _EXCHANGE = "versions", "exchange-"
 
 
 def request_stop(path: str) -> None:
-    """Ask the driver of the run in a folder to stop after its pass."""
-    with open(os.path.join(path, _STOP), "w", encoding="utf-8"):
-        pass
+    """Ask the driver of the run at a path or URL to stop after its pass."""
+    place_at(path).replace(_STOP, "")
 
 
 def read_state(path: str) -> dict[str, Any] | None:
-    """Where the run in a folder stands: the last state that a driver kept, or None."""
-    return _read(path, _STATE)
+    """Where the run at a path or URL stands: the last state that a driver kept, or None."""
+    return _read(place_at(path), _STATE)
 
 
-def _read(folder: str, name: str) -> dict[str, Any] | None:
-    path = os.path.join(folder, name)
-    if not os.path.exists(path):
+def _read(place: Place, name: str) -> dict[str, Any] | None:
+    text = place.read(name)
+    if text is None:
         return None
-    with open(path, encoding="utf-8") as file:
-        try:
-            values: dict[str, Any] = json.load(file)
-        except ValueError as error:
-            raise ValueError(f"{path}: not readable as JSON; the run is damaged") from error
+    try:
+        values: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{place.path}/{name}: not readable as JSON; the run is damaged") from error
     return values
 
 
 class RunFolder:
-    """A run on a local or shared disk, held by one driver at a time.
+    """A run on a local or shared disk or in an object store, held by one driver at a time.
 
     Parameters
     ----------
-    path : folder; made when it does not exist
+    path : folder, made when it does not exist, or URL
 
     Raises
     ------
     PermissionError, OSError
-        When the folder cannot be written.
+        When the place cannot be written.
     RuntimeError
-        When another driver holds the run.
+        When another driver holds the run. (In an object store, which has no locks, this is seen when one of the two
+        first keeps its state: `store.places.ObjectPlace`.)
     """
 
     def __init__(self, path: str) -> None:
-        self.path = os.path.abspath(path)
-        os.makedirs(self.path, exist_ok=True)
-        self._probe()
-        self._lock = FileLock(os.path.join(self.path, "run.lock"))
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout as error:
-            raise RuntimeError(f"{self.path}: another process is working on this run") from error
-
-    def _probe(self) -> None:
-        """Find out before the first pass whether the folder can be written."""
-        probe = os.path.join(self.path, f".probe-{os.getpid()}")
-        try:
-            with open(probe, "w") as file:
-                file.write("ok")
-            os.remove(probe)
-        except OSError as error:
-            raise type(error)(
-                error.errno, f"the run's folder cannot be written: {error.strerror}", self.path
-            ) from error
+        self._place = place_at(path)
+        self.path = self._place.path
+        self._place.probe()
+        self._lock: FileLock | None = None
+        if isinstance(self._place, FolderPlace):
+            self._lock = FileLock(self._place.target("run.lock"))
+            try:
+                self._lock.acquire(timeout=0)
+            except Timeout as error:
+                raise RuntimeError(f"{self.path}: another process is working on this run") from error
 
     def release(self) -> None:
         """Let other drivers work on the run."""
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
+
+    def versions(self) -> ZarrStorage:
+        """The versions that are to last."""
+        return ZarrStorage(place_at(f"{self.path}/{_VERSIONS}"))
+
+    def check_space(self, n_bytes: int) -> None:
+        """Refuse a run that the disk cannot keep, before its first pass.
+
+        Raises
+        ------
+        OSError
+            With the bytes that are free and needed.
+        """
+        free = self._place.free_bytes()
+        if free is not None and free < n_bytes:
+            raise OSError(
+                errno.ENOSPC,
+                f"keeping the run takes up to {n_bytes / 2**20:.1f} MiB, and {free / 2**20:.1f} MiB are free",
+                self.path,
+            )
 
     def exchange(self, name: str) -> str:
-        """Path of a folder for versions in work; the folders of earlier drivers, which were killed, are removed."""
-        for left in glob.glob(os.path.join(glob.escape(self.path), "exchange-*")):
-            shutil.rmtree(left, ignore_errors=True)
-        return os.path.join(self.path, f"exchange-{name}")
+        """Path or URL for versions in work; those of earlier drivers, which were killed, are removed."""
+        self.remove_exchanges()
+        return f"{self.path}/{_EXCHANGE}{name}"
+
+    def remove_exchanges(self) -> None:
+        """Remove all versions in work; none belongs to another driver that lives."""
+        for left in self._place.children(""):
+            if left.startswith(_EXCHANGE):
+                self._place.remove(left)
 
     def begin(self, identity: dict[str, Any], resume: str) -> dict[str, Any] | None:
         """Create the run, or find where it stands.
@@ -122,7 +139,7 @@ class RunFolder:
         if resume == "never":
             raise FileExistsError(f"{self.path}: a run is stored there, and resume='never'")
         self._compare(known, identity)
-        return read_state(self.path)
+        return _read(self._place, _STATE)
 
     def identity(self) -> dict[str, Any] | None:
         """What the run in this folder is, as it was begun; None where there is none.
@@ -132,9 +149,9 @@ class RunFolder:
         ValueError
             When the file is gone or damaged, or of a format that this version does not know.
         """
-        known = _read(self.path, _IDENTITY)
+        known = _read(self._place, _IDENTITY)
         if known is None:
-            if os.path.exists(os.path.join(self.path, _STATE)):
+            if self._place.read(_STATE) is not None:
                 raise ValueError(f"{self.path}: {_IDENTITY} is missing beside {_STATE}; the run is damaged")
             return None
         found = known.pop("format", None) or {}
@@ -148,11 +165,7 @@ class RunFolder:
 
     def stop_requested(self) -> bool:
         """Whether somebody asked for the end of the run; asked once, answered once."""
-        try:
-            os.remove(os.path.join(self.path, _STOP))
-        except FileNotFoundError:
-            return False
-        return True
+        return self._place.take(_STOP)
 
     def _compare(self, known: dict[str, Any], asked: dict[str, Any]) -> None:
         for section in asked:
@@ -169,9 +182,4 @@ class RunFolder:
         self._replace(_STATE, state)
 
     def _replace(self, name: str, values: dict[str, Any]) -> None:
-        path = os.path.join(self.path, name)
-        with open(f"{path}.partial", "w", encoding="utf-8") as file:
-            json.dump(values, file, indent=1, allow_nan=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(f"{path}.partial", path)
+        self._place.replace(name, json.dumps(values, indent=1, allow_nan=False))

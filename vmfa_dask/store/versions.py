@@ -1,62 +1,75 @@
-"""Versions of a run in a folder that every process of the run can see: written once, and whole, by a rename.
+"""Versions of a run in a place that every process of the run can see: written once, and whole.
 
-`ExchangeFolder` holds versions in work, `ZarrStorage` what is to last. May import: numpy, zarr.
+`ExchangeFolder` holds versions in work, `ZarrStorage` what is to last. May import: numpy, zarr, store.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
+from zarr.errors import ContainsGroupError
 
 from vmfa_dask.store.arrays import open_group, read_array, write_array
+from vmfa_dask.store.places import FolderPlace, Place, place_at
 
 Arrays = Mapping[str, NDArray[Any]]
 _NAMES = "arrays"
+# Names of axes, so that xarray opens what a run keeps.
+_DIMENSIONS = {
+    "weights": ("component",),
+    "means": ("component", "feature"),
+    "loadings": ("component", "factor", "feature"),
+    "noise_variances": ("component", "feature"),
+    "neighbors": ("component", "neighbor"),
+    "components": ("row", "kept"),
+}
 
 
-class _VersionFolder:
+def exchange_at(path: str) -> ExchangeFolder | ZarrStorage:
+    """Versions in work in a folder, or under the URL of an object store."""
+    return ZarrStorage(place_at(path)) if "://" in path else ExchangeFolder(path)
+
+
+class _Versions:
     """Named arrays under ``kind/version/block``; how a block is stored is up to the classes below.
 
     Parameters
     ----------
-    folder : local or shared folder; created when the first version is written
+    place : where they lie
     """
 
-    def __init__(self, folder: str) -> None:
-        self.folder = os.path.abspath(folder)
+    def __init__(self, place: Place) -> None:
+        self.place = place
 
     def _version(self, kind: str, version: int) -> str:
-        return os.path.join(self.folder, kind, f"{version:06d}")
+        return f"{kind}/{version:06d}"
 
-    def _path(self, kind: str, version: int, block: int) -> str:
-        return os.path.join(self._version(kind, version), f"{block:05d}")
+    def _name(self, kind: str, version: int, block: int) -> str:
+        return f"{self._version(kind, version)}/{block:05d}"
 
-    def _write(self, path: str, arrays: Arrays) -> None:
+    def _write(self, target: Any, arrays: Arrays) -> None:
         raise NotImplementedError
 
-    def _read(self, path: str) -> Arrays:
+    def _read(self, name: str) -> Arrays:
         raise NotImplementedError
 
     def write(self, kind: str, version: int, block: int, arrays: Arrays) -> None:
-        """Write a block; it appears whole, and a second write of the same block changes nothing."""
-        path = self._path(kind, version, block)
-        if os.path.exists(path):
-            return
-        partial = f"{path}.{uuid.uuid4().hex[:8]}.partial"
-        self._write(partial, arrays)
-        try:
-            os.rename(partial, path)
-        except OSError:  # another run of the same task was faster; it wrote the same bytes
-            if not os.path.exists(path):
-                raise
-            shutil.rmtree(partial, ignore_errors=True)
+        """Write a block; it appears whole, and a second write of the same block changes nothing.
+
+        Raises
+        ------
+        OSError
+            Naming the place, when it cannot be written.
+        """
+        name = self._name(kind, version, block)
+        if not self.place.holds(name):
+            self.place.publish(name, lambda target: self._write(target, arrays))
 
     def read(self, kind: str, version: int, block: int) -> Arrays:
         """A block as read-only arrays.
@@ -66,54 +79,79 @@ class _VersionFolder:
         KeyError
             When it was never written.
         """
-        path = self._path(kind, version, block)
-        if not os.path.exists(path):
-            raise KeyError(path)
-        return self._read(path)
+        return self._read(self._name(kind, version, block))
 
     def discard(self, kind: str, version: int) -> None:
         """Remove a version; nothing happens when it is not there."""
-        shutil.rmtree(self._version(kind, version), ignore_errors=True)
+        self.place.remove(self._version(kind, version))
 
 
-class ExchangeFolder(_VersionFolder):
+class ExchangeFolder(_Versions):
     """Versions on their way between processes: `.npy` files that readers map into memory.
 
     They are as large as the model, in every pass: as Zarr arrays with checksums, writing and reading them took 0.5 s of
     a pass of 2 s (CIFAR-10, C = 800, H = 5, two processes). What was read stays valid when its version is discarded.
     """
 
-    def _write(self, path: str, arrays: Arrays) -> None:
-        os.makedirs(path)
-        for name, array in arrays.items():
-            np.save(os.path.join(path, f"{name}.npy"), array, allow_pickle=False)
+    def __init__(self, folder: str) -> None:
+        super().__init__(FolderPlace(folder))
 
-    def _read(self, path: str) -> Arrays:
+    def _write(self, target: Any, arrays: Arrays) -> None:
+        os.makedirs(target)
+        for name, array in arrays.items():
+            np.save(os.path.join(target, f"{name}.npy"), array, allow_pickle=False)
+
+    def _read(self, name: str) -> Arrays:
+        path = self.place.target(name)
+        if not os.path.exists(path):
+            raise KeyError(path)
         files = {name.removesuffix(".npy"): os.path.join(path, name) for name in sorted(os.listdir(path))}
         # Plain arrays, not `memmap`: kernels are compiled for one kind of array.
         return {n: np.load(f, mmap_mode="r", allow_pickle=False).view(np.ndarray) for n, f in files.items()}
 
 
-class ZarrStorage(_VersionFolder):
+class ZarrStorage(_Versions):
     """Versions that are to last: Zarr groups with checksums; what is damaged or incomplete is refused."""
 
-    def _write(self, path: str, arrays: Arrays) -> None:
-        group = zarr.open_group(path, mode="w")
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._groups: set[str] = set()
+
+    def write(self, kind: str, version: int, block: int, arrays: Arrays) -> None:
+        """Write a block, and the groups around it, through which xarray finds it."""
+        for name in {"", kind, self._version(kind, version)} - self._groups:
+            with suppress(ContainsGroupError):  # another task made it just now
+                zarr.open_group(self.place.target(name), mode="a")
+            self._groups.add(name)
+        super().write(kind, version, block, arrays)
+
+    def discard(self, kind: str, version: int) -> None:
+        """Remove a version with its group."""
+        super().discard(kind, version)
+        self._groups.discard(self._version(kind, version))
+
+    def _write(self, target: Any, arrays: Arrays) -> None:
+        group = zarr.open_group(target, mode="w")
         group.attrs[_NAMES] = sorted(arrays)
         for name, array in arrays.items():
-            write_array(group, name, array)
+            known = _DIMENSIONS.get(name, ())
+            named = known if len(known) == array.ndim else tuple(f"{name}_{axis}" for axis in range(array.ndim))
+            write_array(group, name, array, named)
 
-    def _read(self, path: str) -> Arrays:
-        group = open_group(path)
+    def _read(self, name: str) -> Arrays:
+        where = f"{self.place.path}/{name}"
+        try:
+            group = open_group(where, self.place.target(name))
+        except FileNotFoundError as error:
+            raise KeyError(where) from error
         # Runs of the first days of format 1 do not say what belongs to them.
-        names: Any = group.attrs.get(_NAMES) or sorted(entry.name for entry in os.scandir(path) if entry.is_dir())
-        return {name: read_array(group, name, path) for name in names}
+        names: Any = group.attrs.get(_NAMES) or sorted(self.place.children(name))
+        return {name: read_array(group, name, where) for name in names}
 
     def keep_only(self, needed: Iterable[tuple[str, int]]) -> None:
         """Remove every version but the (kind, version) pairs that are needed."""
         wanted = {(kind, f"{version:06d}") for kind, version in needed}
         for kind in {kind for kind, _ in wanted}:
-            folder = os.path.join(self.folder, kind)
-            for version in os.listdir(folder) if os.path.isdir(folder) else ():
+            for version in self.place.children(kind):
                 if (kind, version) not in wanted:
                     self.discard(kind, int(version))
