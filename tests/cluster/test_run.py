@@ -15,8 +15,9 @@ from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, parameters
 from vmfa_dask import fit_distributed, fit_local
 from vmfa_dask.cluster import context as contexts
-from vmfa_dask.cluster.executor import TOPIC, shares_process
+from vmfa_dask.cluster.executor import TOPIC
 from vmfa_dask.cluster.memory import check_memory, smallest_limit
+from vmfa_dask.cluster.workers import shares_process
 from vmfa_dask.em.tasks import PartialResult
 from vmfa_dask.values import Moments, RowTally, Statistics
 

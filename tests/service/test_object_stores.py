@@ -19,8 +19,9 @@ from tests.objects import environment_of, failing_proxy, make_bucket, object_ser
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import IterationRecord, fit_distributed, fit_local
 from vmfa_dask.service import on_cluster
-from vmfa_dask.store import places
-from vmfa_dask.store.places import place_at, zarr_target
+from vmfa_dask.store import objects
+from vmfa_dask.store.objects import zarr_target
+from vmfa_dask.store.places import place_at
 from vmfa_dask.store.runs import RunFolder, read_state
 
 ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")
@@ -137,7 +138,7 @@ def test_a_store_that_stays_away_ends_the_run_with_its_last_state_intact(
     server: int, bucket: str, straight: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, gone = f"{bucket}/run", False
-    monkeypatch.setattr(places, "_MOST_RETRIES", 2)
+    monkeypatch.setattr(objects, "_MOST_RETRIES", 2)
 
     def progress(record: IterationRecord) -> None:
         nonlocal gone

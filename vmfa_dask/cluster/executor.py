@@ -6,21 +6,19 @@ May import: values, em, store, distributed.
 from __future__ import annotations
 
 import itertools
-import logging
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from distributed import CancelledError, Client, TimeoutError
+from distributed import CancelledError, Client
 from distributed.comm.core import CommClosedError
 
 from vmfa_dask.cluster.context import RunReference, run_task
+from vmfa_dask.cluster.workers import WorkerWatch, address_of
 from vmfa_dask.em.executor import SchedulerLost
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.storage import Storage
-
-logger = logging.getLogger(__name__)
 
 TOPIC = "vmfa-dask"
 
@@ -42,6 +40,7 @@ class DaskExecutor:
         self.plan: Plan = reference.plan
         self.settings: Settings = reference.settings
         self.shares_memory = reference.folder is None
+        self._watch = WorkerWatch(client)
 
     def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
         """A future. Its key starts with `name`, which is what the dashboard groups and labels by."""
@@ -64,47 +63,13 @@ class DaskExecutor:
         except (CancelledError, CommClosedError) as error:
             if self._client.status == "running":
                 raise
-            raise SchedulerLost(f"lost the scheduler at {_address(self._client)}") from error
+            raise SchedulerLost(f"lost the scheduler at {address_of(self._client)}") from error
         except BaseException:
             # All that is alive, not these handles alone: the error's traceback holds the frames that hold the others.
             self._client.cancel(list(self._futures), force=True)
             raise
 
     def announce(self, values: dict[str, Any]) -> None:
-        """Publish plain values as an event of the run, for the dashboard and for other clients."""
+        """Publish plain values as an event of the run, for the dashboard and other clients; log who came and went."""
+        self._watch.look()
         self._client.log_event(TOPIC, {"run": self._reference.run, **values})
-
-
-def wait_for_workers(client: Client, timeout: float) -> dict[str, Any]:
-    """Workers of the cluster; waits for the first one.
-
-    Raises
-    ------
-    TimeoutError
-        When no worker comes within `timeout` seconds.
-    """
-    workers = _workers(client)
-    if not workers:
-        logger.warning("waiting for workers: the cluster has none yet (up to %.0f s)", timeout)
-        try:
-            client.wait_for_workers(1, timeout=timeout)
-        except TimeoutError as error:
-            raise TimeoutError(
-                f"the cluster at {_address(client)} has 0 workers after {timeout:.0f} s; "
-                "start some, or raise worker_timeout"
-            ) from error
-        workers = _workers(client)
-    return workers
-
-
-def _workers(client: Client) -> dict[str, Any]:
-    return dict(client.scheduler_info(n_workers=-1)["workers"])
-
-
-def _address(client: Client) -> str:
-    return str(client.scheduler.address) if client.scheduler is not None else ""
-
-
-def shares_process(client: Client, workers: dict[str, Any]) -> bool:
-    """Whether scheduler and all workers live in this process."""
-    return _address(client).startswith("inproc") and all(a.startswith("inproc") for a in workers)

@@ -92,4 +92,5 @@ class Training:
             {**tally.seconds, "update": sum(report.seconds for report in reports)},
             sum(update.n_alive for update in updates) if updates else alive,
             tuple(c for update in updates for c in update.dropped),
+            sum(update.n_rows for update in updates) if updates else None,
         )

@@ -22,6 +22,7 @@ class IterationRecord:
     seconds : seconds of the pass, as the driver saw it
     seconds_per_phase : seconds by phase, summed over tasks
     n_alive : components with positive weight after the pass
+    sum_of_counts : Σ N_c over the components, which is N up to rounding; None where no moments were summed
     dropped : components that lost their last row in this pass (no row keeps them with a responsibility above 1e-12)
     """
 
@@ -36,6 +37,7 @@ class IterationRecord:
     seconds_per_phase: dict[str, float] = field(default_factory=dict)
     n_alive: int = 0
     dropped: tuple[int, ...] = ()
+    sum_of_counts: float | None = None
 
     def line(self) -> str:
         """The record as one line of a log."""

@@ -12,7 +12,8 @@ import zarr
 
 from vmfa_dask.em.rows import ArrayRows, RowSource, n_features_of
 from vmfa_dask.em.settings import Settings
-from vmfa_dask.store.places import locate, zarr_target
+from vmfa_dask.store.objects import zarr_target
+from vmfa_dask.store.places import locate
 from vmfa_dask.store.rows import ZarrRows
 
 _FINGERPRINT_ROWS = 16

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmfa_dask.cluster.context import RunReference, forget, register, threads_of_process
-from vmfa_dask.cluster.executor import DaskExecutor, shares_process, wait_for_workers
+from vmfa_dask.cluster.executor import DaskExecutor
 from vmfa_dask.cluster.memory import check_memory, smallest_limit
 from vmfa_dask.cluster.versions import check_versions
 from vmfa_dask.cluster.warmup import warm_up
+from vmfa_dask.cluster.workers import shares_process, wait_for_workers
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.rows import ArrayRows, RowSource

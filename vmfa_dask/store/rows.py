@@ -12,7 +12,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from vmfa_dask.store.places import zarr_target
+from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.values import check_table
 
 Rows = NDArray[Any]

@@ -120,7 +120,7 @@ class ZarrStorage(_Versions):
     def write(self, kind: str, version: int, block: int, arrays: Arrays) -> None:
         """Write a block, and the groups around it, through which xarray finds it."""
         for name in {"", kind, self._version(kind, version)} - self._groups:
-            with suppress(ContainsGroupError):  # another task made it just now
+            with self.place.writing(name), suppress(ContainsGroupError):  # another task made it just now
                 zarr.open_group(self.place.target(name), mode="a")
             self._groups.add(name)
         super().write(kind, version, block, arrays)
