@@ -160,11 +160,13 @@ def test_dask_knows_the_size_of_what_travels() -> None:
     assert sizeof(PartialResult({0: part}, RowTally(1, 1, 0.0))) >= moments.moments.nbytes
 
 
-def test_a_process_keeps_few_contexts() -> None:
+def test_a_worker_keeps_few_contexts_and_a_driver_its_own() -> None:
     names = [f"run-{k}" for k in range(contexts._MOST_CONTEXTS + 3)]
+    contexts.register(contexts.RunReference("driver", None, None, None, None, None, 0, None), object())  # type: ignore[arg-type]
     for name in names:
-        contexts.register(contexts.RunReference(name, None, None, None, None, None, 0, None), object())  # type: ignore[arg-type]
-    assert list(contexts._contexts) == names[3:]
-    for name in names:
+        contexts._keep(name, object())  # type: ignore[arg-type]
+    assert list(contexts._contexts) == ["driver", *names[3:]]
+    for name in ("driver", *names):
         contexts.forget(name)
+    assert not contexts._made_by_tasks
     assert not contexts._contexts

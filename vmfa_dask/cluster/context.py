@@ -22,8 +22,10 @@ from vmfa_dask.em.threads import Cores
 from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.store.versions import exchange_at
 
-# Runs of this process. A process keeps the few latest: caches of rows and models are large.
+# Runs of this process: those of drivers that live here, until they end, and the few latest ones that tasks have made
+# and can make again. Caches of rows and models are large.
 _contexts: dict[str, RunContext] = {}
+_made_by_tasks: list[str] = []
 _lock = threading.Lock()
 _MOST_CONTEXTS = 4
 
@@ -43,10 +45,8 @@ class RunReference:
 
 
 def register(reference: RunReference, context: RunContext) -> None:
-    """Make a context known to the tasks that run in this process."""
+    """Make the context of a driver known to the tasks that run in its process."""
     with _lock:
-        while len(_contexts) >= _MOST_CONTEXTS:
-            del _contexts[next(iter(_contexts))]
         _contexts[reference.run] = context
 
 
@@ -54,6 +54,8 @@ def forget(run: str) -> None:
     """Drop a run's context and what it caches."""
     with _lock:
         _contexts.pop(run, None)
+        if run in _made_by_tasks:
+            _made_by_tasks.remove(run)
 
 
 def threads_of_process(scheduler: str) -> int:
@@ -77,11 +79,18 @@ def context_of(reference: RunReference) -> RunContext:
     cores = Cores(reference.threads or threads_of_process(get_worker().scheduler.address))
     warm_up(reference.settings, rows.dtype)
     context = RunContext(rows, reference.settings, reference.plan, exchange_at(reference.folder), cores)
+    return _keep(reference.run, context)
+
+
+def _keep(run: str, context: RunContext) -> RunContext:
+    """The context of a run that other tasks find from now on; another one than the given one if it was there first."""
     with _lock:
-        known = _contexts.get(reference.run)
-    if known is None:
-        register(reference, context)
-    return known or context
+        if run not in _contexts:
+            _contexts[run] = context
+            _made_by_tasks.append(run)
+            while len(_made_by_tasks) > _MOST_CONTEXTS:
+                del _contexts[_made_by_tasks.pop(0)]
+        return _contexts[run]
 
 
 def run_task(reference: RunReference, function: Callable[..., Any], *arguments: Any) -> Any:
