@@ -144,6 +144,29 @@ class NeighborGraph:
 
 
 @dataclass(frozen=True)
+class TruncatedPosterior:
+    """Kept components of some rows; their responsibilities are computed again when they are needed.
+
+    Parameters
+    ----------
+    components : (n, C') int32, best first, -1 where a row has fewer
+    resting : (n,) uint8, rows whose kept components came out of their last search unchanged; None where every row is
+        searched in every pass
+    """
+
+    components: Int32
+    resting: NDArray[np.uint8] | None = None
+
+    def rows(self, part: slice) -> TruncatedPosterior:
+        """The posterior of a range of these rows (views)."""
+        return TruncatedPosterior(self.components[part], None if self.resting is None else self.resting[part])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What is stored, by name."""
+        return {"components": self.components, **({} if self.resting is None else {"resting": self.resting})}
+
+
+@dataclass(frozen=True)
 class Divergences:
     """Sparse tallies of a block of components: Σ log p(x|c) − log p(x|c̃) and its number of terms.
 

@@ -58,6 +58,11 @@ def test_arrays_in_memory_give_the_bytes_of_a_store(tmp_path: Path, processes: C
     assert same(fit_local(write_store(tmp_path / "x.zarr", rows, 700), **options), serial)
 
 
+def test_cheaper_searches_give_the_same_bytes(store: str, processes: Client) -> None:
+    options = {**OPTIONS, "neighborhood": (5, 3, 2), "search_every": 3, "n_groups": 3}
+    assert same(fit_distributed(store, client=processes, **options), fit_local(store, **options))
+
+
 def test_uniform_seeds_give_the_same_bytes(store: str, processes: Client) -> None:
     options = {**OPTIONS, "init_params": "uniform", "max_iter": 2, "n_groups": 3}
     assert same(fit_distributed(store, client=processes, **options), fit_local(store, **options))

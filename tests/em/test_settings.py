@@ -29,6 +29,12 @@ def test_defaults_are_those_of_the_paper() -> None:
         ("truncation", 0),
         ("truncation", 11),
         ("neighborhood", 0),
+        ("neighborhood", 2.5),
+        ("neighborhood", (15, 5)),
+        ("neighborhood", (15, 0, 5)),
+        ("neighborhood", (15, 5, 5, 5)),
+        ("search_every", 0),
+        ("search_every", 1.5),
         ("random_candidates", -1),
         ("max_iter", -1),
         ("max_warmup_iter", 1.5),
@@ -77,6 +83,13 @@ def test_sizes_are_clipped_to_the_number_of_components() -> None:
     assert Settings(4).neighborhood == 4
     assert Settings(4).search_size == 4
     assert Settings(1, truncation=1).search_size == 1
+    assert Settings(6, neighborhood=(15, 5, 5)).neighborhoods == (6, 5, 5)
+
+
+def test_neighborhoods_by_rank() -> None:
+    s = Settings(800, neighborhood=(15, 5, 4))
+    assert (s.neighborhoods, s.graph_size, s.search_size) == ((15, 5, 4), 15, 25)
+    assert Settings(800).neighborhoods == (15, 15, 15)
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,18 @@ def spaces(
     iteration: int = 0,
     first_row: int = 0,
     cuts: tuple[int, ...] = (),
+    searched: np.ndarray | None = None,
+    ranks: tuple[int, ...] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     n, kept, neighbors = len(kept), read_only(kept), read_only(neighbors)
     size = kept.shape[1] * neighbors.shape[1] + n_random
+    chosen = np.ones(n, np.uint8) if searched is None else searched
+    sizes_by_rank = np.array(ranks or (neighbors.shape[1],) * kept.shape[1])
     candidates, sizes = np.full((n, size), -9, np.int32), np.zeros(n, np.int32)
     for a, b in zip((0, *cuts), (*cuts, n), strict=True):
-        search.search_spaces(kept, neighbors, alive, a, b, n_random, 5, iteration, first_row, candidates, sizes)
+        search.search_spaces(
+            kept, chosen, neighbors, sizes_by_rank, alive, a, b, n_random, 5, iteration, first_row, candidates, sizes
+        )
     return candidates, sizes
 
 
@@ -73,11 +79,52 @@ def test_random_candidates_are_uniform_and_keyed_by_global_row() -> None:
 
 
 def test_kept_components_alone() -> None:
-    kept, _, alive = draw_case(30, 9, 3, 2, seed=1)
-    candidates, sizes = np.empty((30, 3), np.int32), np.empty(30, np.int32)
-    search.kept_as_candidates(kept, alive, candidates, sizes)
+    kept, neighbors, alive = draw_case(30, 9, 3, 2, seed=1)
+    searched = np.arange(30, dtype=np.uint8) % 2
+    candidates, sizes = spaces(kept, neighbors, alive, 1, searched=searched)
+    every, every_sizes = spaces(kept, neighbors, alive, 1)
     for i in range(30):
-        assert candidates[i, : sizes[i]].tolist() == [c for c in kept[i] if c >= 0 and alive[c]]
+        alone = [c for c in kept[i] if c >= 0 and alive[c]]
+        expected = every[i, : every_sizes[i]].tolist() if searched[i] else alone
+        assert candidates[i, : sizes[i]].tolist() == expected
+
+
+def test_ranks_propose_as_many_neighbors_as_they_are_given() -> None:
+    ranks = (5, 2, 1)
+    kept, neighbors, alive = draw_case(60, 20, 3, 5, seed=3)
+    candidates, sizes = spaces(kept, neighbors, alive, 0, ranks=ranks)
+    for i in range(60):
+        proposed = {
+            c
+            for c, size in zip(kept[i], ranks, strict=True)
+            if c >= 0
+            for c in neighbors[c, :size]
+            if c >= 0 and alive[c]
+        }
+        assert set(candidates[i, : sizes[i]].tolist()) == proposed
+
+
+@pytest.mark.parametrize("every", [2, 3, 5])
+def test_resting_rows_take_turns(every: int) -> None:
+    resting, first = np.ones(4000, np.uint8), 123
+    resting[::7] = 0
+    turns = np.zeros((every, 4000), np.uint8)
+    for iteration in range(every):
+        search.rows_to_search(resting, every, 5, 10 + iteration, first, turns[iteration])
+    assert np.all(turns[:, resting == 0] == 1)
+    assert np.all(turns[:, resting == 1].sum(axis=0) == 1)
+    assert chisquare(turns[:, resting == 1].sum(axis=1)).pvalue > 1e-3
+    part = np.zeros(1000, np.uint8)
+    search.rows_to_search(np.ones(1000, np.uint8), every, 5, 10, first + 1000, part)
+    assert np.all(part[resting[1000:2000] == 1] == turns[0, 1000:2000][resting[1000:2000] == 1])
+
+
+def test_rows_rest_while_their_set_stays_the_same() -> None:
+    before = np.array([[3, 1, 2], [3, 1, 2], [4, 5, -1], [4, 5, -1], [4, 5, 6]], np.int32)
+    after = np.array([[1, 2, 3], [3, 1, 7], [5, 4, -1], [4, 5, 0], [4, 5, -1]], np.int32)
+    resting = np.full(5, 9, np.uint8)
+    search.unchanged_rows(before, after, resting)
+    assert resting.tolist() == [1, 0, 1, 0, 0]
 
 
 @pytest.mark.parametrize("cuts", [(0, 50), (0, 17, 50), (0, 1, 2, 49, 50)])

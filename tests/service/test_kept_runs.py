@@ -44,15 +44,16 @@ def stop_after(iteration: int) -> Any:
     return progress
 
 
+@pytest.mark.parametrize("search", [{}, {"neighborhood": (4, 2, 2), "search_every": 2}], ids=str)
 @pytest.mark.parametrize("iteration", [0, 1, 3, 6])
-def test_an_interrupted_run_ends_in_the_same_bytes(tmp_path: Path, iteration: int) -> None:
-    run, passes = str(tmp_path / "run"), []
+def test_an_interrupted_run_ends_in_the_same_bytes(tmp_path: Path, iteration: int, search: dict[str, Any]) -> None:
+    run, passes, options = str(tmp_path / "run"), [], {**OPTIONS, **search}
     with pytest.raises(Interrupted):
-        fit_local(ROWS, **OPTIONS, max_iter=5, run=run, progress=stop_after(iteration))
+        fit_local(ROWS, **options, max_iter=5, run=run, progress=stop_after(iteration))
     again = fit_local(
-        ROWS, **OPTIONS, max_iter=5, run=run, resume="require", progress=lambda record: passes.append(record.iteration)
+        ROWS, **options, max_iter=5, run=run, resume="require", progress=lambda record: passes.append(record.iteration)
     )
-    straight = fit_local(ROWS, **OPTIONS, max_iter=5)
+    straight = fit_local(ROWS, **options, max_iter=5)
     assert passes == list(range(iteration, 8))
     assert parameters(again.model) == parameters(straight.model)
     assert [r.free_energy for r in again.history] == [r.free_energy for r in straight.history]

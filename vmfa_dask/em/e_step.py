@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vmfa_dask.em.block import BlockState, Stopwatch
 from vmfa_dask.em.context import RunContext, Step
@@ -19,7 +20,7 @@ from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels import search, tallies
 from vmfa_dask.kernels.moments import NEGLIGIBLE
 from vmfa_dask.kernels.parameters import add_posterior_covariances
-from vmfa_dask.values import Divergences, Int32, Int64, Mixture, Moments, NeighborGraph, RowTally
+from vmfa_dask.values import Divergences, Int32, Int64, Mixture, Moments, NeighborGraph, RowTally, TruncatedPosterior
 
 
 class PartialEStep:
@@ -37,19 +38,24 @@ class PartialEStep:
         self.divergences: Divergences | None = None
         self.tally = RowTally(0, 0, 0.0)
 
-    def run(self, group: tuple[int, int], components: Int32) -> Int32:
-        """Evaluate the rows of `group`, whose kept components are `components` (n, C'); returns their new ones."""
-        updated = np.empty_like(components)
+    def run(self, group: tuple[int, int], posterior: TruncatedPosterior) -> TruncatedPosterior:
+        """Evaluate the rows of `group` from their posterior; returns the new one."""
+        updated = np.empty_like(posterior.components)
+        resting = None if posterior.resting is None else np.empty_like(posterior.resting)
         blocks = read_ahead(self.context.rows, *group, self.context.plan.block_rows)
         for first, block in self._timed(blocks):
             part = slice(first - group[0], first - group[0] + len(block))
             rows = working_rows(block, self.mixture.offset, self.mixture.means.dtype.name)
-            state = self._evaluate(rows, first, components[part])
+            known = posterior.rows(part)
+            searched = self._rows_to_search(known, first)
+            state = self._evaluate(rows, first, known.components, searched)
             if not np.isfinite(state.free_energy).all():
                 refuse_non_finite(self.context.rows, first, block)
                 row = first + int(np.argmin(np.isfinite(state.free_energy)))
                 raise ValueError(f"{self.context.rows.describe(row)}: no component gives this row a finite density")
             updated[part] = state.components
+            if resting is not None:
+                search.unchanged_rows(known.components, state.components, resting[part])
             if self.step.search:
                 self._tally_divergences(state)
             if self.moments is not None:
@@ -59,7 +65,16 @@ class PartialEStep:
         if self.moments is not None:
             add_posterior_covariances(self.precision.cholesky, self.moments.counts, self.moments.factor_moments)
         self.tally = RowTally(self.tally.n_rows, self.tally.n_joints, self.tally.free_energy, self.watch.seconds)
-        return updated
+        return TruncatedPosterior(updated, resting)
+
+    def _rows_to_search(self, posterior: TruncatedPosterior, first_row: int) -> NDArray[np.uint8]:
+        """Which rows of a block are searched in this pass, (n,) uint8."""
+        settings = self.context.settings
+        searched = np.full(len(posterior.components), self.step.search, np.uint8)
+        if self.step.search and posterior.resting is not None:
+            key = (settings.search_every, settings.random_state, self.step.iteration, first_row)
+            search.rows_to_search(posterior.resting, *key, searched)
+        return searched
 
     def _timed(self, blocks: Iterator[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
         while True:
@@ -69,31 +84,31 @@ class PartialEStep:
                 return
             yield following
 
-    def _evaluate(self, rows: Rows, first_row: int, components: Int32) -> BlockState:
+    def _evaluate(self, rows: Rows, first_row: int, components: Int32, searched: NDArray[np.uint8]) -> BlockState:
         """Blocks 1 and 4 of Algorithm 1 for the rows of one block."""
         settings = self.context.settings
         size = settings.search_size if self.step.search else settings.truncation
         state = BlockState.empty(len(rows), size, settings.truncation)
+        neighborhoods = np.array(settings.neighborhoods)
         with self.watch.phase("search"):
-            if self.step.search:
-                self.cores.run(
-                    lambda a, b: search.search_spaces(
-                        components,
-                        self.graph.neighbors,
-                        self.alive,
-                        a,
-                        b,
-                        settings.random_candidates,
-                        settings.random_state,
-                        self.step.iteration,
-                        first_row,
-                        state.candidates,
-                        state.sizes,
-                    ),
-                    self.cores.split(len(rows)),
-                )
-            else:
-                search.kept_as_candidates(components, self.alive, state.candidates, state.sizes)
+            self.cores.run(
+                lambda a, b: search.search_spaces(
+                    components,
+                    searched,
+                    self.graph.neighbors,
+                    neighborhoods,
+                    self.alive,
+                    a,
+                    b,
+                    settings.random_candidates,
+                    settings.random_state,
+                    self.step.iteration,
+                    first_row,
+                    state.candidates,
+                    state.sizes,
+                ),
+                self.cores.split(len(rows)),
+            )
         members = np.empty(state.log_joints.shape, np.int32)
         for start in range(0, len(rows), self.context.plan.tile_rows):
             self._evaluate_tile(rows, start, min(start + self.context.plan.tile_rows, len(rows)), state, members)

@@ -131,5 +131,5 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
 def kept_bytes(rows: RowSource, settings: Settings) -> int:
     """Bytes of two versions of what a run keeps: the new one is written before the old one is removed."""
     c, d, item = settings.n_components, n_features_of(rows), 4 if settings.precision == "float32" else 8
-    model = c * (d * (settings.n_factors + 2) * item + 8 + 4 * settings.neighborhood)
+    model = c * (d * (settings.n_factors + 2) * item + 8 + 4 * settings.graph_size)
     return 2 * (model + 4 * rows.n_rows * settings.truncation)

@@ -198,7 +198,7 @@ def write_start(context: RunContext, seed_rows: Int64, seeds: Float64) -> None:
                 "noise_variances": np.tile(variances.astype(dtype), (stop - start, 1)),
             },
         )
-        neighbors = np.full((stop - start, settings.neighborhood), -1, np.int32)
+        neighbors = np.full((stop - start, settings.graph_size), -1, np.int32)
         neighbors[:, 0] = np.arange(start, stop)
         random.distinct_integers(settings.random_state, random.NEIGHBORS, 0, start, c, neighbors)
         context.storage.write(GRAPH, 0, block, {"neighbors": neighbors})
@@ -232,7 +232,7 @@ def write_given_start(storage: Storage, settings: Settings, plan: Plan, start: S
             raise ValueError(f"start.mixture: {name} is {getattr(mixture, name)}, the run has {name}={value}")
     for name, found, shape in (
         ("components", start.components.shape, (n, settings.truncation)),
-        ("graph", start.graph.neighbors.shape, (settings.n_components, settings.neighborhood)),
+        ("graph", start.graph.neighbors.shape, (settings.n_components, settings.graph_size)),
     ):
         if found != shape:
             raise ValueError(f"start.{name}: shape {found}, expected {shape}")

@@ -27,7 +27,10 @@ class Settings:
     n_components : C, number of mixture components
     n_factors : H >= 0, columns of each loading matrix; 0 is a mixture with diagonal covariances
     truncation : C', components kept per row; values above C are refused
-    neighborhood : G, size of the sets g_c; clipped to C
+    neighborhood : G, how many neighbours (itself included) a kept component proposes; clipped to C. One size per rank,
+        such as ``(15, 5, 5)``, lets the component that explains a row best propose more than the others.
+    search_every : R; a row whose kept components came out of a search unchanged is evaluated on them alone and searched
+        again in every R-th pass, until they change. 1 searches every row in every pass, as in the paper.
     random_candidates : uniform components added to each search space (1 in the paper)
     tol, warmup_tol : relative change of the free energy that ends training and warm-up (paper, convergence criterion)
     max_iter, max_warmup_iter : most iterations of training and of warm-up
@@ -46,7 +49,8 @@ class Settings:
     n_components: int
     n_factors: int = 5
     truncation: int = 3
-    neighborhood: int = 15
+    neighborhood: int | tuple[int, ...] = 15
+    search_every: int = 1
     random_candidates: int = 1
     tol: float = 1e-4
     warmup_tol: float = 1e-4
@@ -63,7 +67,7 @@ class Settings:
             "n_components": 1,
             "n_factors": 0,
             "truncation": 1,
-            "neighborhood": 1,
+            "search_every": 1,
             "random_candidates": 0,
             "max_iter": 0,
             "max_warmup_iter": 0,
@@ -87,13 +91,34 @@ class Settings:
             self.truncation,
             f"at most n_components={self.n_components}",
         )
-        object.__setattr__(self, "neighborhood", min(self.neighborhood, self.n_components))
+        object.__setattr__(self, "neighborhood", self._clipped_neighborhood())
+
+    def _clipped_neighborhood(self) -> int | tuple[int, ...]:
+        """G, or the sizes by rank, none above C."""
+        value, c = self.neighborhood, self.n_components
+        if isinstance(value, list | tuple):
+            ranks = len(value) == self.truncation and all(_is_integer(size) and size >= 1 for size in value)
+            _require(
+                ranks, "neighborhood", value, f"integers >= 1, one for each of the truncation={self.truncation} ranks"
+            )
+            return tuple(min(size, c) for size in value)
+        _require(_is_integer(value) and value >= 1, "neighborhood", value, "an integer >= 1, or one for each rank")
+        return min(value, c)
+
+    @property
+    def neighborhoods(self) -> tuple[int, ...]:
+        """Neighbours that each kept component proposes, by rank, (C',)."""
+        return self.neighborhood if isinstance(self.neighborhood, tuple) else (self.neighborhood,) * self.truncation
+
+    @property
+    def graph_size(self) -> int:
+        """Size of the sets g_c: the largest neighbourhood."""
+        return max(self.neighborhoods)
 
     @property
     def search_size(self) -> int:
         """S, the most candidates that a row can have."""
-        most = self.truncation * self.neighborhood + self.random_candidates
-        return min(self.n_components, most)
+        return min(self.n_components, sum(self.neighborhoods) + self.random_candidates)
 
     def check_against(self, n_rows: int, n_features: int) -> None:
         """Refuse what cannot be trained on rows of this number and width.

@@ -19,7 +19,7 @@ from vmfa_dask.em.e_step import PartialEStep
 from vmfa_dask.em.m_step import BlockUpdate, merge, update_neighbors, update_parameters
 from vmfa_dask.em.rows import gather, read_only
 from vmfa_dask.em.storage import POSTERIOR
-from vmfa_dask.values import Int32, Mixture, RowTally, Statistics
+from vmfa_dask.values import Int32, Mixture, RowTally, Statistics, TruncatedPosterior
 
 
 @dataclass(frozen=True)
@@ -42,23 +42,27 @@ class BlockReport:
     seconds: float
 
 
-def _posterior(context: RunContext, iteration: int, group: int) -> Int32:
+def _posterior(context: RunContext, iteration: int, group: int) -> TruncatedPosterior:
     try:
-        return context.storage.read(POSTERIOR, iteration, group)["components"]
+        stored = context.storage.read(POSTERIOR, iteration, group)
+        components, resting = stored["components"], stored.get("resting")
     except KeyError:
         if iteration:
             raise
-        return read_only(seeding.initial_components(context, group))
+        components, resting = read_only(seeding.initial_components(context, group)), None
+    if context.settings.search_every > 1 and resting is None:
+        resting = read_only(np.zeros(len(components), np.uint8))
+    return TruncatedPosterior(components, resting)
 
 
 def run_e_step(context: RunContext, group: int, step: Step) -> PartialResult:
     """Partial E-step of one group: writes its posteriors, returns its statistics in component blocks."""
-    components = _posterior(context, step.iteration, group)
+    posterior = _posterior(context, step.iteration, group)
     with context.cores.exclusive():
         partial = PartialEStep(context, step)
-        updated = partial.run(context.plan.groups[group], components)
+        updated = partial.run(context.plan.groups[group], posterior)
         statistics = dict(enumerate(_statistics_by_block(context, step, partial)))
-    context.storage.write(POSTERIOR, step.iteration + 1, group, {"components": updated})
+    context.storage.write(POSTERIOR, step.iteration + 1, group, updated.arrays())
     return PartialResult(statistics, partial.tally)
 
 

@@ -10,13 +10,48 @@ from typing import Any
 import numpy as np
 
 from vmfa_dask.kernels.compile import kernel
-from vmfa_dask.kernels.random import SEARCH, draw_integer
+from vmfa_dask.kernels.random import RESTING, SEARCH, draw_integer
+
+
+@kernel
+def rows_to_search(resting: Any, every: Any, seed: Any, iteration: Any, first_row: Any, out_searched: Any) -> None:
+    """Which rows are searched in a pass: those that do not rest, and of the others every `every`-th one.
+
+    Parameters
+    ----------
+    resting : (n,) uint8, rows whose kept components came out of their last search unchanged
+    every : passes between two searches of a resting row; a hash of its number spreads rows over passes evenly
+    first_row : global number of row 0
+    out_searched : (n,) uint8
+    """
+    for i in range(resting.shape[0]):
+        turn = draw_integer(seed, RESTING, 0, first_row + i, 0, every)
+        out_searched[i] = resting[i] == 0 or (iteration + turn) % every == 0
+
+
+@kernel
+def unchanged_rows(components: Any, updated: Any, out_resting: Any) -> None:
+    """Rows that rest from now on: those whose set of kept components is the same as before.
+
+    components, updated (n, C') int32, -1 where a row has fewer; out_resting (n,) uint8. Rows that rest already are
+    evaluated on their set alone, so that it stays the same, until one of its components is dropped.
+    """
+    for i in range(components.shape[0]):
+        same = True
+        for k in range(components.shape[1]):
+            known = False
+            for j in range(updated.shape[1]):
+                known = known or components[i, k] == updated[i, j]
+            same = same and known
+        out_resting[i] = same
 
 
 @kernel
 def search_spaces(
     components: Any,
+    searched: Any,
     neighbors: Any,
+    neighborhoods: Any,
     alive: Any,
     first: Any,
     last: Any,
@@ -31,43 +66,34 @@ def search_spaces(
 
     Parameters
     ----------
-    components : (n, C') int32, kept components K_n
-    neighbors : (C, G) int32, -1 pads
+    components : (n, C') int32, kept components K_n, best first
+    searched : (n,) uint8; of other rows the kept components alone are candidates
+    neighbors : (C, G) int32, the component itself in column 0, -1 pads
+    neighborhoods : (C',) int64, how many entries of its row in `neighbors` the component of each rank proposes
     alive : (C,) bool, components that may be proposed
     n_random : number of uniform candidates per row
     first_row : global number of row 0 of this block, the key of its draws
     out_candidates : (n, S) int32, the first out_sizes[i] entries of row i are written
     out_sizes : (n,) int32
     """
-    n_components, n_neighbors = neighbors.shape
+    n_components = neighbors.shape[0]
     seen = np.full(n_components, -1, np.int64)
     for i in range(first, last):
         size = 0
         for k in range(components.shape[1]):
             kept = components[i, k]
-            for g in range(n_neighbors):
-                c = neighbors[kept, g] if kept >= 0 else -1
+            if kept < 0:
+                continue
+            for g in range(neighborhoods[k] if searched[i] else 1):
+                c = neighbors[kept, g]
                 if c >= 0 and alive[c] and seen[c] != i:
                     seen[c] = i
                     out_candidates[i, size] = c
                     size += 1
-        for draw in range(n_random):
+        for draw in range(n_random if searched[i] else 0):
             c = draw_integer(seed, SEARCH, iteration, first_row + i, draw, n_components)
             if alive[c] and seen[c] != i:
                 seen[c] = i
-                out_candidates[i, size] = c
-                size += 1
-        out_sizes[i] = size
-
-
-@kernel
-def kept_as_candidates(components: Any, alive: Any, out_candidates: Any, out_sizes: Any) -> None:
-    """Search spaces that hold the kept components alone: evaluation without search."""
-    for i in range(components.shape[0]):
-        size = 0
-        for k in range(components.shape[1]):
-            c = components[i, k]
-            if c >= 0 and alive[c]:
                 out_candidates[i, size] = c
                 size += 1
         out_sizes[i] = size
