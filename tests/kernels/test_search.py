@@ -180,7 +180,12 @@ def test_truncation(n_kept: int, ties: bool) -> None:
 
 
 def tallied(
-    candidates: np.ndarray, sizes: np.ndarray, joints: np.ndarray, log_weights: np.ndarray, cut: int
+    candidates: np.ndarray,
+    sizes: np.ndarray,
+    joints: np.ndarray,
+    log_weights: np.ndarray,
+    cut: int,
+    similarity: str = "kl",
 ) -> tuple[np.ndarray, ...]:
     """Tallies of one block as (indptr, ids, sums, counts)."""
     n, width = candidates.shape
@@ -189,6 +194,8 @@ def tallied(
     kept, _, best, _ = truncated(candidates, sizes, joints, 1)
     members = np.argsort(kept[:, 0], kind="stable").astype(np.int32)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(kept[:, 0], minlength=c))])
+    kl = similarity == "kl"
+    own, shifts = (best - log_weights[kept[:, 0]], log_weights) if kl else (np.zeros(n), np.zeros(c))
     offsets, lengths = np.arange(c) * c, np.zeros(c, np.int32)
     ids, sums, counts = np.empty(c * c, np.int32), np.empty(c * c), np.empty(c * c, np.int64)
     for a, b in ((cut, c), (0, cut)):
@@ -199,8 +206,8 @@ def tallied(
             sizes,
             slots,
             joints.ravel(),
-            best,
-            log_weights,
+            own,
+            shifts,
             a,
             b,
             offsets,
@@ -251,6 +258,32 @@ def test_tallies_and_their_sum() -> None:
     n = tallies.add_tallies(*a, *b, *total)
     found = as_pairs(total[0], total[1][:n], total[2][:n], total[3][:n])
     assert_same(found, twin.tally(mappings[0] + mappings[1], log_weights))
+
+
+def test_tallies_of_joints() -> None:
+    arrays, mappings, log_weights = two_blocks()
+    found = as_pairs(*tallied(*arrays[0], log_weights, 0, similarity="joint"))
+    assert_same(found, twin.tally(mappings[0], log_weights, similarity="joint"))
+
+
+@pytest.mark.parametrize("kept", [1, 3, 7])
+def test_truncation_of_all_joints(kept: int) -> None:
+    rng = np.random.default_rng(kept)
+    joints = rng.integers(-9, 0, (7, 50)).astype(float)  # with ties
+    joints[3, :] = -np.inf  # a component that was dropped
+    components, q = np.full((50, kept), -7, np.int32), np.full((50, kept), np.nan)
+    best, energy = np.full(50, np.nan), np.full(50, np.nan)
+    for a, b in ((0, 20), (20, 50)):
+        search.truncate_all(joints, a, b, components, q, best, energy)
+    for i in range(50):
+        known, weights, total = twin.truncate({c: joints[c, i] for c in range(7) if c != 3}, kept)
+        found = dict(zip(components[i].tolist(), q[i].tolist(), strict=True))
+        assert {c: found[c] for c in known} == pytest.approx(dict(zip(known, weights, strict=True)), rel=1e-12)
+        assert sum(found.values()) == pytest.approx(1.0)
+        assert energy[i] == pytest.approx(total, rel=1e-13)
+        assert best[i] == joints[:, i].max()
+        if kept < 7:
+            assert components[i].tolist() == known
 
 
 @pytest.mark.parametrize("size", [1, 3, 9])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,13 +91,33 @@ def textbook_m_step(dense: Dense, rows: Float64, responsibilities: Float64, floo
     return Dense(weights, means, loadings, noise)
 
 
-def textbook_em(dense: Dense, rows: Float64, iterations: int, floor: float) -> tuple[Dense, list[float]]:
-    """EM with full posteriors; the mean log-likelihood before each iteration and at the end."""
+def constrained(dense: Dense, isotropic: bool, shared: bool, fixed_weights: Float64 | None = None) -> Dense:
+    """Noise variances averaged over what a model type has in common: features, or components by their rows."""
+    noise = dense.noise_variances
+    if shared:
+        noise = np.tile(dense.weights @ noise, (len(noise), 1))
+    if isotropic:
+        noise = np.tile(noise.mean(axis=1)[:, None], noise.shape[1])
+    weights = dense.weights if fixed_weights is None else fixed_weights
+    return Dense(weights, dense.means, dense.loadings, noise)
+
+
+def textbook_em(
+    dense: Dense,
+    rows: Float64,
+    iterations: int,
+    floor: float,
+    constrain: Callable[[Dense], Dense] = lambda dense: dense,
+) -> tuple[Dense, list[float]]:
+    """EM with full posteriors; the mean log-likelihood before each iteration and at the end.
+
+    `constrain` puts a model type's constraints on the parameters of each M-step.
+    """
     likelihoods = []
     for _ in range(iterations):
         joints = log_joints(dense, rows)
         totals = np.logaddexp.reduce(joints, axis=1)
         likelihoods.append(float(totals.mean()))
-        dense = textbook_m_step(dense, rows, np.exp(joints - totals[:, None]), floor)
+        dense = constrain(textbook_m_step(dense, rows, np.exp(joints - totals[:, None]), floor))
     likelihoods.append(float(log_densities(dense, rows).mean()))
     return dense, likelihoods

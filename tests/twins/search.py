@@ -25,18 +25,19 @@ def truncate(log_joints: Mapping[int, float], n_kept: int) -> tuple[list[int], l
 
 
 def tally(
-    rows: Sequence[Mapping[int, float]], log_weights: Sequence[float]
+    rows: Sequence[Mapping[int, float]], log_weights: Sequence[float], similarity: str = "kl"
 ) -> dict[tuple[int, int], tuple[float, int]]:
     """(D̃_cc̃, N_cc̃) of every pair that occurs: log p(x|c) − log p(x|c̃) summed over the rows whose best component is c.
 
-    Each row is a mapping from its candidates to their log-joints.
+    Each row is a mapping from its candidates to their log-joints. With the similarity "joint" it is −log p(c̃, x).
     """
     totals: dict[tuple[int, int], tuple[float, int]] = {}
     for joints in rows:
         best = min(joints, key=lambda c: (-joints[c], c))
         for other, value in joints.items():
             if other != best:
-                difference = (joints[best] - log_weights[best]) - (value - log_weights[other])
+                divergence = (joints[best] - log_weights[best]) - (value - log_weights[other])
+                difference = divergence if similarity == "kl" else -value
                 known, count = totals.get((best, other), (0.0, 0))
                 totals[best, other] = known + difference, count + 1
     return totals

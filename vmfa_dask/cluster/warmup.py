@@ -43,7 +43,8 @@ def warm_up(settings: Settings, dtype: np.dtype[Any]) -> float:
 
     A cache folder that cannot be written is no error: then this process compiles for itself.
     """
-    key = (settings.n_factors, settings.precision, settings.init_params, dtype.str)
+    kinds = (settings.search, settings.search_every > 1, settings.covariance_type, settings.noise, settings.init_params)
+    key = (settings.n_factors, settings.precision, *kinds, dtype.str)
     if key in _warm:
         return 0.0
     start = time.perf_counter()

@@ -57,7 +57,7 @@ class Training:
     def advance(self, state: RunState) -> RunState:
         """One pass: variational E-step, neighbour update and, in training, the M-step."""
         begin = time.perf_counter()
-        reports = run_pass(self.executor, state.step)
+        reports = run_pass(self.executor, state.step(self.executor.settings))
         record = self._record(state, reports, time.perf_counter() - begin)
         self.last_record = record
         following = state.after(record, self.executor.settings)

@@ -15,6 +15,8 @@ from vmfa_dask.em.storage import GRAPH, PARAMETERS, START, Storage
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.values import Float64, Mixture, Moments, NeighborGraph
 
+PARAMETER_NAMES = ("weights", "means", "loadings", "noise_variances")
+
 
 @dataclass(frozen=True)
 class Step:
@@ -55,8 +57,11 @@ class RunContext:
         with self._lock:
             if self._mixture is None or self._mixture.version != version:
                 blocks = [self.storage.read(PARAMETERS, version, b) for b in range(len(self.plan.component_blocks))]
-                names = ("weights", "means", "loadings", "noise_variances")
+                names = [name for name in PARAMETER_NAMES if name in blocks[0]]
                 whole = {n: blocks[0][n] if len(blocks) == 1 else np.concatenate([k[n] for k in blocks]) for n in names}
+                if "noise_variances" not in whole:  # shared by all components, in a block of its own
+                    shared = self.storage.read(PARAMETERS, version, len(blocks))["noise_variances"]
+                    whole["noise_variances"] = np.tile(shared, (len(whole["weights"]), 1))
                 self._mixture = Mixture(
                     **whole, feature_shape=self.rows.feature_shape, offset=self.offset(), version=version
                 )

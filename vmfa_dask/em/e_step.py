@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from vmfa_dask.em.block import BlockState, Stopwatch
 from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.evaluation import add_moments, evaluate_joints
+from vmfa_dask.em.exhaustive import evaluate_exhaustively
 from vmfa_dask.em.precision import Precision
 from vmfa_dask.em.rows import Rows, read_ahead, refuse_non_finite, working_rows
 from vmfa_dask.em.threads import Cores
@@ -47,8 +48,10 @@ class PartialEStep:
             part = slice(first - group[0], first - group[0] + len(block))
             rows = working_rows(block, self.mixture.offset, self.mixture.means.dtype.name)
             known = posterior.rows(part)
-            searched = self._rows_to_search(known, first)
-            state = self._evaluate(rows, first, known.components, searched)
+            if self.context.settings.search == "exhaustive":
+                state = evaluate_exhaustively(rows, self.precision, self.context.settings, self.cores, self.watch)
+            else:
+                state = self._evaluate(rows, first, known.components, self._rows_to_search(known, first))
             if not np.isfinite(state.free_energy).all():
                 refuse_non_finite(self.context.rows, first, block)
                 row = first + int(np.argmin(np.isfinite(state.free_energy)))
@@ -170,6 +173,9 @@ class PartialEStep:
             offsets = np.concatenate([[0], np.cumsum(room)])
             lengths, ids = np.zeros(c, np.int32), np.empty(offsets[-1], np.int32)
             sums, counts = np.empty(offsets[-1]), np.empty(offsets[-1], np.int64)
+            shifts, own = self.precision.log_weights, state.best - self.precision.log_weights[winners]
+            if self.context.settings.similarity == "joint":
+                shifts, own = np.zeros_like(shifts), np.zeros_like(own)
             self.cores.run(
                 lambda a, b: tallies.tally_divergences(
                     members,
@@ -178,8 +184,8 @@ class PartialEStep:
                     state.sizes,
                     state.slots,
                     state.log_joints,
-                    state.best,
-                    self.precision.log_weights,
+                    own,
+                    shifts,
                     a,
                     b,
                     offsets[:-1],

@@ -40,9 +40,18 @@ def run_pass(executor: Executor, step: Step) -> list[tasks.BlockReport]:
         name = "m-step" if step.update else "neighbors"
         handles.append(executor.submit(name, block, tasks.update_block, block, step, *parts))
     del levels, parts
-    reports = executor.results(handles)
+    shared = (
+        [executor.submit("m-step-noise", 0, tasks.update_noise, step, *handles)]
+        if _shares_noise(executor, step)
+        else []
+    )
+    reports = executor.results([*handles, *shared])[:n_blocks]
     _check_counts(reports, executor.plan.n_rows)
     return reports
+
+
+def _shares_noise(executor: Executor, step: Step) -> bool:
+    return step.update and executor.settings.noise == "shared"
 
 
 def _check_counts(reports: list[tasks.BlockReport], n_rows: int) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 
 from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.e_step import add_divergences
+from vmfa_dask.em.noise import NOISE_MODELS
 from vmfa_dask.em.storage import GRAPH, PARAMETERS
 from vmfa_dask.kernels.parameters import maximize
 from vmfa_dask.kernels.tallies import nearest_components
-from vmfa_dask.values import Divergences, Moments, Statistics
+from vmfa_dask.values import Divergences, Float64, Moments, Statistics
 
 # Components whose statistics are summed and maximised together while they are in cache.
 _CHUNK_COMPONENTS = 4
@@ -21,11 +22,15 @@ _CHUNK_COMPONENTS = 4
 
 @dataclass(frozen=True)
 class BlockUpdate:
-    """What an update of a component block reports: rows it holds (Σ N_c), components alive and just dropped."""
+    """What an update of a component block reports: rows it holds (Σ N_c), components alive and just dropped.
+
+    `noise` (D,) float64 is Σ N_c σ²_c where the noise variances are shared, else None.
+    """
 
     n_rows: float
     n_alive: int
     dropped: tuple[int, ...]
+    noise: Float64 | None = None
 
 
 def merge_divergences(parts: Sequence[Statistics]) -> Divergences | None:
@@ -73,7 +78,7 @@ def sum_in_order(arrays: Sequence[np.ndarray], out: np.ndarray | None = None) ->
 
 def update_parameters(context: RunContext, block: int, step: Step, parts: Sequence[Statistics]) -> BlockUpdate:
     """M-step of one component block: writes version ``step.parameters + 1`` of its parameters."""
-    old = context.mixture(step.parameters)
+    old, settings = context.mixture(step.parameters), context.settings
     start, stop = context.plan.component_blocks[block]
     shape = stop - start
     means = np.empty((shape, old.n_features), old.means.dtype)
@@ -81,6 +86,7 @@ def update_parameters(context: RunContext, block: int, step: Step, parts: Sequen
     noise = np.empty_like(means)
     counts = np.empty(shape)
     moments = [part.moments for part in parts if part.moments is not None]
+    constrain = NOISE_MODELS[settings.covariance_type, settings.noise]
 
     def chunk(a: int, b: int) -> None:
         # Dask's workers give memory back at once, so that each large temporary array would fault its pages in anew.
@@ -96,21 +102,34 @@ def update_parameters(context: RunContext, block: int, step: Step, parts: Sequen
                 old.means[whole],
                 old.loadings[whole],
                 old.noise_variances[whole],
-                context.settings.reg_covar,
+                constrain.floor(settings.reg_covar),
                 means[own],
                 loadings[own],
                 noise[own],
             )
+            constrain.apply(noise[own], settings.reg_covar)
 
     context.cores.run(chunk, context.cores.split(shape))
+    weights = counts / context.plan.n_rows if settings.learn_weights else old.weights[start:stop].copy()
+    arrays = {"weights": weights, "means": means, "loadings": loadings}
+    if not constrain.shared:
+        arrays["noise_variances"] = noise
+    context.storage.write(PARAMETERS, step.parameters + 1, block, arrays)
+    dropped = np.flatnonzero((weights <= 0) & (old.weights[start:stop] > 0)) + start
+    total = counts @ noise if constrain.shared else None
+    return BlockUpdate(float(counts.sum()), int(np.count_nonzero(counts > 0)), tuple(dropped.tolist()), total)
+
+
+def update_shared_noise(context: RunContext, step: Step, updates: Sequence[BlockUpdate]) -> None:
+    """σ² of all components, Σ_c N_c σ²_c / N: writes the last block of version ``step.parameters + 1``."""
+    total = sum_in_order([update.noise for update in updates if update.noise is not None])
+    noise = np.maximum(total / sum(update.n_rows for update in updates), context.settings.reg_covar)
     context.storage.write(
         PARAMETERS,
         step.parameters + 1,
-        block,
-        {"weights": counts / context.plan.n_rows, "means": means, "loadings": loadings, "noise_variances": noise},
+        len(context.plan.component_blocks),
+        {"noise_variances": noise.astype(context.settings.precision)},
     )
-    dropped = np.flatnonzero((counts <= 0) & (old.weights[start:stop] > 0)) + start
-    return BlockUpdate(float(counts.sum()), int(np.count_nonzero(counts > 0)), tuple(dropped.tolist()))
 
 
 def update_neighbors(context: RunContext, block: int, step: Step, parts: Sequence[Statistics]) -> None:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vmfa_dask.em.context import RunContext
+from vmfa_dask.em.noise import NOISE_MODELS
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.rows import Rows, gather, read_ahead, refuse_non_finite, working_rows
 from vmfa_dask.em.settings import Settings
@@ -181,27 +183,37 @@ def write_start(context: RunContext, seed_rows: Int64, seeds: Float64) -> None:
     """Version 0: means at the seeds, global variances, loadings uniform in [0, 1), random neighbours."""
     settings = context.settings
     c, h, d = settings.n_components, settings.n_factors, seeds.shape[1]
-    variances = np.maximum(context.storage.read(START, 0, 0)["variances"], settings.reg_covar)
+    variances = context.storage.read(START, 0, 0)["variances"]
+    if NOISE_MODELS[settings.covariance_type, settings.noise].isotropic:
+        variances = np.full_like(variances, variances.mean())
+    variances = np.maximum(variances, settings.reg_covar).astype(settings.precision)
     context.storage.write(START, 0, 1, {"seed_rows": seed_rows})
     for block, (start, stop) in enumerate(context.plan.component_blocks):
         loadings = np.empty((stop - start, h * d))
         random.uniforms(settings.random_state, random.LOADINGS, 0, start, loadings)
         dtype = np.dtype(settings.precision)
-        context.storage.write(
-            PARAMETERS,
-            0,
-            block,
-            {
-                "weights": np.full(stop - start, 1.0 / c),
-                "means": seeds[start:stop].astype(dtype),
-                "loadings": loadings.reshape(stop - start, h, d).astype(dtype),
-                "noise_variances": np.tile(variances.astype(dtype), (stop - start, 1)),
-            },
-        )
+        arrays = {
+            "weights": np.full(stop - start, 1.0 / c),
+            "means": seeds[start:stop].astype(dtype),
+            "loadings": loadings.reshape(stop - start, h, d).astype(dtype),
+            "noise_variances": np.tile(variances, (stop - start, 1)),
+        }
+        write_parameters(context.storage, settings, context.plan, block, arrays)
         neighbors = np.full((stop - start, settings.graph_size), -1, np.int32)
         neighbors[:, 0] = np.arange(start, stop)
         random.distinct_integers(settings.random_state, random.NEIGHBORS, 0, start, c, neighbors)
         context.storage.write(GRAPH, 0, block, {"neighbors": neighbors})
+
+
+def write_parameters(
+    storage: Storage, settings: Settings, plan: Plan, block: int, arrays: dict[str, NDArray[Any]]
+) -> None:
+    """Version 0 of one component block; noise variances that components share go into a block of their own."""
+    if settings.noise == "shared":
+        noise = arrays.pop("noise_variances")
+        if block == 0:
+            storage.write(PARAMETERS, 0, len(plan.component_blocks), {"noise_variances": noise[0].copy()})
+    storage.write(PARAMETERS, 0, block, arrays)
 
 
 def initial_components(context: RunContext, group: int) -> Int32:
@@ -236,12 +248,18 @@ def write_given_start(storage: Storage, settings: Settings, plan: Plan, start: S
     ):
         if found != shape:
             raise ValueError(f"start.{name}: shape {found}, expected {shape}")
+    noise = mixture.noise_variances
+    if settings.noise == "shared" and np.any(noise != noise[0]):
+        raise ValueError("start.mixture: noise_variances differ between components, and the run has noise='shared'")
+    if settings.covariance_type == "isotropic" and np.any(noise != noise[:, :1]):
+        raise ValueError("start.mixture: noise_variances differ between features, and the run is 'isotropic'")
     storage.write(START, 0, 0, {"offset": np.array(mixture.offset)})
     for block, (low, high) in enumerate(plan.component_blocks):
         arrays = {
             name: np.array(getattr(mixture, name)[low:high], dtype) for name in ("means", "loadings", "noise_variances")
         }
-        storage.write(PARAMETERS, 0, block, {"weights": np.array(mixture.weights[low:high]), **arrays})
+        arrays["weights"] = np.array(mixture.weights[low:high])
+        write_parameters(storage, settings, plan, block, arrays)
         storage.write(GRAPH, 0, block, {"neighbors": np.array(start.graph.neighbors[low:high])})
     for group, (low, high) in enumerate(plan.groups):
         storage.write(POSTERIOR, 0, group, {"components": np.array(start.components[low:high], np.int32)})

@@ -6,7 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 INITIALIZERS = ("afkmc2", "uniform")
+COVARIANCES = ("mfa", "diagonal", "isotropic")
+NOISES = ("component", "shared")
+SEARCHES = ("guided", "exhaustive")
+SIMILARITIES = ("kl", "joint")
 PRECISIONS = ("float32", "float64")
+_CHOICES = {
+    "covariance_type": COVARIANCES,
+    "noise": NOISES,
+    "learn_weights": (True, False),
+    "search": SEARCHES,
+    "similarity": SIMILARITIES,
+    "init_params": INITIALIZERS,
+    "precision": PRECISIONS,
+}
 
 
 def _require(ok: bool, name: str, value: Any, expected: str) -> None:
@@ -26,7 +39,14 @@ class Settings:
     ----------
     n_components : C, number of mixture components
     n_factors : H >= 0, columns of each loading matrix; 0 is a mixture with diagonal covariances
+    covariance_type : "mfa" (low rank and diagonal), "diagonal" or "isotropic"; the latter two have no factors
+    noise : "component" (each component has noise variances of its own) or "shared" (all have the same)
+    learn_weights : False leaves the mixing proportions as they were in the beginning, equal unless a start is given
     truncation : C', components kept per row; values above C are refused
+    search : "guided" (each row is compared with the neighbours of its kept components) or "exhaustive" (with all
+        components: EM with truncated posteriors, and exact EM where C' = C; no warm-up)
+    similarity : how guided search finds the neighbours of a component: "kl" by the estimated Kullback-Leibler
+        divergence (paper, eq. deltaF), "joint" by mean log-joints (paper, eq. euclidean_distance)
     neighborhood : G, how many neighbours (itself included) a kept component proposes; clipped to C. One size per rank,
         such as ``(15, 5, 5)``, lets the component that explains a row best propose more than the others.
     search_every : R; a row whose kept components came out of a search unchanged is evaluated on them alone and searched
@@ -48,7 +68,12 @@ class Settings:
 
     n_components: int
     n_factors: int = 5
+    covariance_type: str = "mfa"
+    noise: str = "component"
+    learn_weights: bool = True
     truncation: int = 3
+    search: str = "guided"
+    similarity: str = "kl"
     neighborhood: int | tuple[int, ...] = 15
     search_every: int = 1
     random_candidates: int = 1
@@ -83,8 +108,15 @@ class Settings:
             _require(isinstance(value, int | float) and 0 <= value < 1, name, value, "a number in [0, 1)")
         positive = isinstance(self.reg_covar, int | float) and 0 < self.reg_covar < float("inf")
         _require(positive, "reg_covar", self.reg_covar, "a positive number")
-        _require(self.init_params in INITIALIZERS, "init_params", self.init_params, f"one of {INITIALIZERS}")
-        _require(self.precision in PRECISIONS, "precision", self.precision, f"one of {PRECISIONS}")
+        for name, allowed in _CHOICES.items():
+            value = getattr(self, name)
+            _require(value in allowed, name, value, f"one of {allowed}")
+        _require(
+            self.covariance_type == "mfa" or self.n_factors == 0,
+            "n_factors",
+            self.n_factors,
+            f"0 with covariance_type={self.covariance_type!r}, which has no factors",
+        )
         _require(
             self.truncation <= self.n_components,
             "truncation",
@@ -111,6 +143,11 @@ class Settings:
         return self.neighborhood if isinstance(self.neighborhood, tuple) else (self.neighborhood,) * self.truncation
 
     @property
+    def warmup_passes(self) -> int:
+        """Most passes of warm-up: what it learns, neighbours and kept components, is of no use to exhaustive search."""
+        return 0 if self.search == "exhaustive" else self.max_warmup_iter
+
+    @property
     def graph_size(self) -> int:
         """Size of the sets g_c: the largest neighbourhood."""
         return max(self.neighborhoods)
@@ -118,6 +155,8 @@ class Settings:
     @property
     def search_size(self) -> int:
         """S, the most candidates that a row can have."""
+        if self.search == "exhaustive":
+            return self.n_components
         return min(self.n_components, sum(self.neighborhoods) + self.random_candidates)
 
     def check_against(self, n_rows: int, n_features: int) -> None:

@@ -42,15 +42,14 @@ class RunState:
         """The state after initialisation."""
         return cls(n_distinct_seeds=n_distinct_seeds)._skip_empty_phases(settings)
 
-    @property
-    def step(self) -> Step:
+    def step(self, settings: Settings) -> Step:
         """The next pass."""
-        search, update = self.phase != FINAL, self.phase == TRAINING
+        search, update = self.phase != FINAL and settings.search == "guided", self.phase == TRAINING
         return Step(self.iteration, self.parameters, self.graph, search, update)
 
     def after(self, record: IterationRecord, settings: Settings) -> RunState:
         """The state after a pass: (F(t) − F(t−1)) / |F(t−1)| below the tolerance ends a phase (paper, convergence)."""
-        step = self.step
+        step = self.step(settings)
         state = replace(
             self,
             iteration=self.iteration + 1,
@@ -94,7 +93,7 @@ class RunState:
     def _skip_empty_phases(self, settings: Settings) -> RunState:
         """Leave a phase whose passes are used up."""
         state = self
-        for phase, most in ((WARM_UP, settings.max_warmup_iter), (TRAINING, settings.max_iter)):
+        for phase, most in ((WARM_UP, settings.warmup_passes), (TRAINING, settings.max_iter)):
             if state.phase == phase and state.passes >= most:
                 state = replace(state, phase=_following(phase), passes=0)
         return state

@@ -16,7 +16,7 @@ from vmfa_dask.em import seeding
 from vmfa_dask.em.chains import run_chains
 from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.e_step import PartialEStep
-from vmfa_dask.em.m_step import BlockUpdate, merge, update_neighbors, update_parameters
+from vmfa_dask.em.m_step import BlockUpdate, merge, update_neighbors, update_parameters, update_shared_noise
 from vmfa_dask.em.rows import gather, read_only
 from vmfa_dask.em.storage import POSTERIOR
 from vmfa_dask.values import Int32, Mixture, RowTally, Statistics, TruncatedPosterior
@@ -43,6 +43,9 @@ class BlockReport:
 
 
 def _posterior(context: RunContext, iteration: int, group: int) -> TruncatedPosterior:
+    if context.settings.search == "exhaustive":  # which components are kept follows from the parameters alone
+        start, stop = context.plan.groups[group]
+        return TruncatedPosterior(np.empty((stop - start, context.settings.truncation), np.int32))
     try:
         stored = context.storage.read(POSTERIOR, iteration, group)
         components, resting = stored["components"], stored.get("resting")
@@ -62,7 +65,8 @@ def run_e_step(context: RunContext, group: int, step: Step) -> PartialResult:
         partial = PartialEStep(context, step)
         updated = partial.run(context.plan.groups[group], posterior)
         statistics = dict(enumerate(_statistics_by_block(context, step, partial)))
-    context.storage.write(POSTERIOR, step.iteration + 1, group, updated.arrays())
+    if context.settings.search == "guided":
+        context.storage.write(POSTERIOR, step.iteration + 1, group, updated.arrays())
     return PartialResult(statistics, partial.tally)
 
 
@@ -100,6 +104,11 @@ def update_block(context: RunContext, block: int, step: Step, *results: PartialR
         if step.update:
             update = update_parameters(context, block, step, parts)
     return BlockReport(_total(results), update, time.perf_counter() - begin)
+
+
+def update_noise(context: RunContext, step: Step, *reports: BlockReport) -> None:
+    """The noise variances that all components share, once every component block has its new parameters."""
+    update_shared_noise(context, step, [report.update for report in reports if report.update is not None])
 
 
 def _total(results: Sequence[PartialResult]) -> RowTally:

@@ -126,6 +126,56 @@ def group_by_component(
 
 
 @kernel
+def truncate_all(
+    log_joints: Any,
+    first: Any,
+    last: Any,
+    out_components: Any,
+    out_responsibilities: Any,
+    out_best: Any,
+    out_free_energy: Any,
+) -> None:
+    """`truncate` where every component was evaluated: log_joints (C, n), −inf for components that are dropped.
+
+    Where all C are kept they stay in their own order: sorting them would take longer than evaluating them.
+    """
+    n_components, n_kept = log_joints.shape[0], out_components.shape[1]
+    kept = np.empty(n_kept)
+    for i in range(first, last):
+        n = 0
+        best = -np.inf
+        for c in range(n_components):
+            value = log_joints[c, i]
+            best = max(best, value)
+            if n_kept == n_components:
+                kept[n] = value
+                out_components[i, n] = c
+                n += 1
+                continue
+            if value == -np.inf or (n == n_kept and value <= kept[n - 1]):
+                continue
+            j = n if n < n_kept else n_kept - 1
+            while j > 0 and value > kept[j - 1]:
+                kept[j] = kept[j - 1]
+                out_components[i, j] = out_components[i, j - 1]
+                j -= 1
+            kept[j] = value
+            out_components[i, j] = c
+            n = min(n + 1, n_kept)
+        total = 0.0
+        for k in range(n):
+            out_responsibilities[i, k] = np.exp(kept[k] - best)
+            total += out_responsibilities[i, k]
+        for k in range(n):
+            out_responsibilities[i, k] /= total
+        for k in range(n, n_kept):
+            out_components[i, k] = -1
+            out_responsibilities[i, k] = 0.0
+        out_best[i] = best
+        out_free_energy[i] = best + np.log(total) if n > 0 else -np.inf
+
+
+@kernel
 def truncate(
     candidates: Any,
     sizes: Any,

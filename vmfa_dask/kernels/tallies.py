@@ -17,8 +17,8 @@ def tally_divergences(
     sizes: Any,
     slots: Any,
     log_joints: Any,
-    best: Any,
-    log_weights: Any,
+    own: Any,
+    shifts: Any,
     first: Any,
     last: Any,
     offsets: Any,
@@ -27,19 +27,21 @@ def tally_divergences(
     out_sums: Any,
     out_counts: Any,
 ) -> None:
-    """For components ``first:last``, sum log p(x|c) − log p(x|c̃) over the rows x of I_c, for each c̃ in their G_n.
+    """For components ``first:last``, sum ``own − (log p(c̃, x) − shift)`` over the rows x of I_c, for each c̃ in G_n.
+
+    With log p(x|c) as `own` and log π as `shifts` this estimates KL divergences (paper, eq. deltaF); with zeros it is
+    the negative joint (eq. euclidean_distance).
 
     Parameters
     ----------
     members : (n,) int32 rows grouped by their best component; indptr : (C + 1,) int64
     candidates, slots : (n, S) int32; sizes : (n,) int32; log_joints : (J,) float64
-    best : (n,) float64, log-joint of the best component
-    log_weights : (C,) float64
+    own : (n,) float64; shifts : (C,) float64
     offsets : (C,) int64, where component c may write (at most its number of candidates)
     out_lengths : (C,) int32; out_ids int32, out_sums float64, out_counts int64: entries of c at ``offsets[c]:``,
         in ascending order of c̃
     """
-    n_components = log_weights.shape[0]
+    n_components = shifts.shape[0]
     sums = np.zeros(n_components)
     counts = np.zeros(n_components, np.int64)
     touched = np.empty(n_components, np.int32)
@@ -47,7 +49,6 @@ def tally_divergences(
         n_touched = 0
         for m in range(indptr[c], indptr[c + 1]):
             i = members[m]
-            own = best[i] - log_weights[c]
             for k in range(sizes[i]):
                 other = candidates[i, k]
                 if other == c:
@@ -55,7 +56,7 @@ def tally_divergences(
                 if counts[other] == 0:
                     touched[n_touched] = other
                     n_touched += 1
-                sums[other] += own - (log_joints[slots[i, k]] - log_weights[other])
+                sums[other] += own[i] - (log_joints[slots[i, k]] - shifts[other])
                 counts[other] += 1
         order = np.sort(touched[:n_touched])
         for k in range(n_touched):

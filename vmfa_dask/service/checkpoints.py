@@ -17,7 +17,7 @@ from vmfa_dask.em.rows import RowSource
 from vmfa_dask.em.seeding import Start, write_given_start
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.state import DONE, RunState
-from vmfa_dask.em.storage import POSTERIOR, START, Storage
+from vmfa_dask.em.storage import PARAMETERS, POSTERIOR, START, Storage
 from vmfa_dask.service.inputs import describe_rows
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.runs import RunFolder
@@ -133,8 +133,13 @@ class KeptRun:
         """
         if kind == START:
             return [(0, True), (1, False)]
-        n_blocks = len(self._plan.groups if kind == POSTERIOR else self._plan.component_blocks)
-        return [(block, kind != POSTERIOR or version > 0) for block in range(n_blocks)]
+        if kind == POSTERIOR:
+            needed = version > 0 and self._settings.search == "guided"
+            return [(block, needed) for block in range(len(self._plan.groups))]
+        n_blocks = len(self._plan.component_blocks)
+        if kind == PARAMETERS and self._settings.noise == "shared":
+            n_blocks += 1
+        return [(block, True) for block in range(n_blocks)]
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def fit_distributed(
     data: Any,
     *,
     n_components: int,
-    n_factors: int = 5,
+    n_factors: int | None = None,
     client: Any = None,
     array: str | None = None,
     start: Start | None = None,
@@ -52,7 +52,7 @@ def fit_distributed(
     ----------
     data : path or URL of a Zarr array (N, ...), or a NumPy array; any integer or float dtype. Every axis but the first
         is flattened, in C order.
-    n_components, n_factors : C and H
+    n_components, n_factors : C and H; by default 5 factors, none where `covariance_type` has none
     client : `distributed.Client`; by default the current one
     array : name of the array when `data` is a Zarr group
     start : a start given whole (parameters, neighbour graph, kept components) in place of seeding
@@ -131,7 +131,7 @@ def fit_local(
     data: Any,
     *,
     n_components: int,
-    n_factors: int = 5,
+    n_factors: int | None = None,
     array: str | None = None,
     start: Start | None = None,
     n_groups: int | None = None,

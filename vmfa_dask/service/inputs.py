@@ -20,7 +20,10 @@ _FINGERPRINT_ROWS = 16
 
 
 def make_settings(**settings: Any) -> Settings:
-    """Settings from keyword arguments; a truncation that is not given is at most n_components.
+    """Settings from keyword arguments, and defaults that depend on others.
+
+    A number of factors that is None is 5, or 0 where the covariance type has none. A truncation that is not given is at
+    most n_components, and n_components with exhaustive search, which is exact EM then.
 
     Raises
     ------
@@ -34,7 +37,10 @@ def make_settings(**settings: Any) -> Settings:
     plain: dict[str, Any] = {k: int(v) if isinstance(v, np.integer) else v for k, v in settings.items()}
     components = plain.get("n_components")
     if "truncation" not in plain and isinstance(components, int):  # the default must not refuse a mixture of two
-        plain["truncation"] = max(1, min(Settings.truncation, components))
+        exact = plain.get("search") == "exhaustive"
+        plain["truncation"] = max(1, components if exact else min(Settings.truncation, components))
+    if plain.get("n_factors", 0) is None:
+        plain["n_factors"] = Settings.n_factors if plain.get("covariance_type", "mfa") == "mfa" else 0
     return Settings(**plain)
 
 

@@ -1,0 +1,45 @@
+"""How the noise variances of the M-step are constrained, by covariance type and by what components share.
+
+The M-step finds one variance per component and feature; a model type averages what it has in common. For equal
+variances over features the maximum of the free energy is their mean, for shared ones the mean weighted by N_c.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vmfa_dask.values import FloatArray
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """A constraint on noise variances.
+
+    Parameters
+    ----------
+    isotropic : one variance for all features
+    shared : one set of variances for all components, averaged once all component blocks are there
+    """
+
+    isotropic: bool
+    shared: bool
+
+    def floor(self, reg_covar: float) -> float:
+        """What variances per feature may not fall below; what is averaged is floored afterwards."""
+        return 0.0 if self.isotropic or self.shared else reg_covar
+
+    def apply(self, noise: FloatArray, reg_covar: float) -> None:
+        """Constrain the variances (B, D) of some components in place."""
+        if self.isotropic:
+            noise[:] = np.mean(noise, axis=1, keepdims=True, dtype=np.float64)
+            if not self.shared:
+                np.maximum(noise, reg_covar, out=noise)
+
+
+NOISE_MODELS = {
+    (kind, noise): NoiseModel(kind == "isotropic", noise == "shared")
+    for kind in ("mfa", "diagonal", "isotropic")
+    for noise in ("component", "shared")
+}
