@@ -9,7 +9,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from vmfa_dask.em.seeding import Start
+from vmfa_dask.em.start import Start
 from vmfa_dask.values import Mixture, NeighborGraph
 
 

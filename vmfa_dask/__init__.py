@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from vmfa_dask.apply.model import MixtureModel
     from vmfa_dask.em.executor import SchedulerLost
     from vmfa_dask.em.records import IterationRecord
-    from vmfa_dask.em.seeding import Start
     from vmfa_dask.em.settings import Settings
+    from vmfa_dask.em.start import Start
     from vmfa_dask.service.checkpoints import RunStopped
     from vmfa_dask.service.detached import DetachedRun, attach
     from vmfa_dask.service.fit import fit_distributed, fit_local
@@ -51,7 +51,7 @@ _HOMES = {
     "RunStopped": "service.checkpoints",
     "Settings": "em.settings",
     "IterationRecord": "em.records",
-    "Start": "em.seeding",
+    "Start": "em.start",
     "Mixture": "values",
     "NeighborGraph": "values",
 }

@@ -12,8 +12,8 @@ from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.plan import make_plan
 from vmfa_dask.em.rows import ArrayRows
-from vmfa_dask.em.seeding import Start
 from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.start import Start
 from vmfa_dask.em.state import RunState
 from vmfa_dask.em.storage import MemoryStorage
 from vmfa_dask.em.threads import Cores

@@ -12,8 +12,8 @@ from tests.em.runs import free_energies, make_context, train
 from tests.samples import draw, exact_start, make_mixture, parameters
 from tests.twins.mixture import Dense, constrained, log_densities, textbook_em
 from vmfa_dask import fit_distributed, fit_local
-from vmfa_dask.em.seeding import Start
 from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.start import Start
 from vmfa_dask.values import Mixture, NeighborGraph
 
 ROWS = draw(make_mixture(5, 8, 3, spread=2.0), 500)

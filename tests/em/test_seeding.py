@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
+from scipy.stats import chisquare, kstest
 
 from tests.em.runs import make_context
 from tests.samples import draw, images, make_mixture
@@ -12,8 +12,8 @@ from tests.twins.seeding import proposal, squared_distances, third_seed
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.initialization import initialize
-from vmfa_dask.em.seeding import initial_components
 from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.start import initial_components
 from vmfa_dask.em.storage import START
 
 LEVEL = 1e-3
@@ -28,7 +28,7 @@ def rows_of(context: RunContext) -> np.ndarray:
     return context.storage.read(START, 0, 1)["seed_rows"]
 
 
-@pytest.mark.parametrize("method", ["afkmc2", "uniform"])
+@pytest.mark.parametrize("method", ["afkmc2", "uniform", "k-means++"])
 @pytest.mark.parametrize("n_groups", [1, 3])
 def test_seeds_are_distinct_rows(method: str, n_groups: int) -> None:
     data = images(600, (4, 4, 3))
@@ -40,7 +40,7 @@ def test_seeds_are_distinct_rows(method: str, n_groups: int) -> None:
     np.testing.assert_allclose(mixture.means + mixture.offset, data.reshape(600, -1)[rows], rtol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["afkmc2", "uniform"])
+@pytest.mark.parametrize("method", ["afkmc2", "uniform", "k-means++"])
 def test_seeds_do_not_depend_on_the_groups(method: str) -> None:
     data = draw(make_mixture(6, 5, 1), 500)
     starts = [rows_of(seeded(data, Settings(20, 1, init_params=method, precision="float64"), n)[0]) for n in (1, 2, 7)]
@@ -129,7 +129,7 @@ def test_start_parameters_and_variational_parameters() -> None:
         assert component in kept[row]
 
 
-@pytest.mark.parametrize("method", ["afkmc2", "uniform"])
+@pytest.mark.parametrize("method", ["afkmc2", "uniform", "k-means++"])
 def test_no_factors_and_one_component(method: str) -> None:
     data = draw(make_mixture(3, 4, 0), 50)
     context, n_distinct = seeded(data, Settings(1, 0, truncation=1, init_params=method))
@@ -152,3 +152,43 @@ def test_fewer_distinct_rows_than_components_are_counted() -> None:
     for method in ("afkmc2", "uniform"):
         _, n_distinct = seeded(data, Settings(6, 1, init_params=method))
         assert 1 < n_distinct <= 3
+
+
+def test_kmeans_plus_plus_draws_by_squared_distance() -> None:
+    """Second and third seeds against their exact distributions; one row is far away and another one occurs twice."""
+    data = np.vstack([draw(make_mixture(2, 2, 0), 6), [[30.0, 3]]])
+    data = np.vstack([data, data[:1]])
+    n, runs = len(data), 1200
+    settings = [Settings(3, 0, init_params="k-means++", random_state=k, precision="float64") for k in range(runs)]
+    seeds = np.array([rows_of(seeded(data, s, n_groups=2)[0]) for s in settings])
+    distances = squared_distances(data)
+    counts, expected = np.zeros((n, n)), np.zeros((n, n))
+    thirds, third_expected = np.zeros(n), np.zeros(n)
+    for first, second, third in seeds:
+        counts[first, second] += 1
+        thirds[third] += 1
+        nearest = np.minimum(distances[first], distances[second])
+        third_expected += nearest / nearest.sum()
+    for first in range(n):
+        expected[first] = np.sum(seeds[:, 0] == first) * distances[first] / distances[first].sum()
+    assert_drawn_from(counts, expected)
+    assert_drawn_from(thirds, third_expected)
+
+
+def test_kmeans_plus_plus_ends_where_all_rows_are_seeds() -> None:
+    data = np.repeat(np.arange(3.0), 20)[:, None] * np.ones(2)
+    context, n_distinct = seeded(data, Settings(6, 0, init_params="k-means++"), 3)
+    assert n_distinct == 3
+    assert len(rows_of(context)) == 6
+
+
+def test_noise_fills_the_range_of_each_feature() -> None:
+    data = draw(make_mixture(6, 3, 1), 500) * np.array([1.0, 10.0, 0.1]) + np.array([0, 0, 5.0])
+    context, _ = seeded(data, Settings(400, 1, init_params="noise", precision="float64"), 2)
+    mixture = context.mixture(0)
+    means = mixture.means + mixture.offset
+    for d in range(3):
+        scaled = (means[:, d] - data[:, d].min()) / (data[:, d].max() - data[:, d].min())
+        assert kstest(scaled, "uniform").pvalue > LEVEL
+    assert np.all(mixture.noise_variances == 1.0)
+    assert len(rows_of(context)) == 0

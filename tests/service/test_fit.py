@@ -158,3 +158,22 @@ def test_dropped_components_are_named() -> None:
     assert fit.dropped == {4: "no row kept it after iteration 2"}
     assert fit.model.n_components == fit.history[-1].n_alive == 5
     assert np.isfinite(fit.model.score(ROWS))
+
+
+def test_a_model_is_a_start() -> None:
+    rows = draw(make_mixture(5, 8, 3), 600, dtype="float32")
+    options = {"n_components": 5, "n_factors": 3, "tol": 0.0}
+    short = fit_local(rows, **options, max_iter=2)
+    longer = fit_local(rows, **options, max_iter=4, start=short.model)
+    assert longer.history[-1].free_energy > short.history[-1].free_energy
+    with pytest.raises(ValueError, match=r"start.mixture: n_components is 5, the run has n_components=6"):
+        fit_local(rows, **{**options, "n_components": 6}, start=short.model)
+
+
+@pytest.mark.parametrize("method", ["uniform", "k-means++", "noise"])
+def test_seeding_by_any_method_gives_the_same_bytes(method: str, processes: Client) -> None:
+    rows = draw(make_mixture(5, 8, 3), 600, dtype="float32")
+    options = {"n_components": 5, "n_factors": 3, "init_params": method, "max_iter": 2, "n_groups": 3}
+    assert parameters(fit_distributed(rows, client=processes, **options).model) == parameters(
+        fit_local(rows, **options).model
+    )

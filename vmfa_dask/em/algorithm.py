@@ -14,7 +14,7 @@ from vmfa_dask.em.executor import Executor
 from vmfa_dask.em.initialization import initialize
 from vmfa_dask.em.iteration import run_pass
 from vmfa_dask.em.records import IterationRecord
-from vmfa_dask.em.seeding import Start
+from vmfa_dask.em.start import Start
 from vmfa_dask.em.state import DONE, RunState
 from vmfa_dask.em.storage import POSTERIOR
 from vmfa_dask.em.tasks import BlockReport

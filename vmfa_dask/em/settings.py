@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-INITIALIZERS = ("afkmc2", "uniform")
+INITIALIZERS = ("afkmc2", "uniform", "k-means++", "noise")
 COVARIANCES = ("mfa", "diagonal", "isotropic")
 NOISES = ("component", "shared")
 SEARCHES = ("guided", "exhaustive")
@@ -55,7 +55,8 @@ class Settings:
     tol, warmup_tol : relative change of the free energy that ends training and warm-up (paper, convergence criterion)
     max_iter, max_warmup_iter : most iterations of training and of warm-up
     reg_covar : smallest noise variance, in squared units of the data
-    init_params : "afkmc2" or "uniform"
+    init_params : "afkmc2", "uniform", "k-means++" (C passes over the rows) or "noise" (means anywhere in the range of
+        the data); the paper's ablation on initialisation compares them
     chain_length : length of the Markov chains of AFK-MC²
     random_state : seed; every draw is a hash of it
     precision : "float32" (parameters and kernels; sums over rows are float64) or "float64"

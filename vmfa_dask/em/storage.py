@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 Arrays = Mapping[str, NDArray[Any]]
 
 PARAMETERS, GRAPH, POSTERIOR, START = "parameters", "graph", "posterior", "start"
+# Distances to the nearest seed while k-means++ draws the next one.
+NEAREST = "nearest"
 
 
 class Storage(Protocol):

@@ -18,8 +18,9 @@ from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.e_step import PartialEStep
 from vmfa_dask.em.m_step import BlockUpdate, merge, update_neighbors, update_parameters, update_shared_noise
 from vmfa_dask.em.rows import gather, read_only
-from vmfa_dask.em.storage import POSTERIOR
-from vmfa_dask.values import Int32, Mixture, RowTally, Statistics, TruncatedPosterior
+from vmfa_dask.em.start import initial_components, write_start
+from vmfa_dask.em.storage import POSTERIOR, START
+from vmfa_dask.values import Float64, Int32, Int64, Mixture, RowTally, Statistics, TruncatedPosterior
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def _posterior(context: RunContext, iteration: int, group: int) -> TruncatedPost
     except KeyError:
         if iteration:
             raise
-        components, resting = read_only(seeding.initial_components(context, group)), None
+        components, resting = read_only(initial_components(context, group)), None
     if context.settings.search_every > 1 and resting is None:
         resting = read_only(np.zeros(len(components), np.uint8))
     return TruncatedPosterior(components, resting)
@@ -123,18 +124,33 @@ def begin_run(context: RunContext, *surveys: seeding.Survey) -> None:
     seeding.begin(context, surveys)
 
 
+def _variances(context: RunContext) -> Float64:
+    return context.storage.read(START, 0, 0)["variances"]
+
+
+def initialize_from_rows(context: RunContext, rows: Int64) -> int:
+    """Version 0 from rows of these numbers (C,); returns the number of distinct seeds."""
+    seeds = gather(context.rows, rows).astype(np.float64) - context.offset()
+    write_start(context, rows, seeds, _variances(context))
+    return len(np.unique(seeds, axis=0))
+
+
 def initialize_uniform(context: RunContext) -> int:
     """Version 0 from uniformly drawn rows; returns the number of distinct seeds."""
-    rows = seeding.uniform_seeds(context)
-    seeds = gather(context.rows, rows).astype(np.float64) - context.offset()
-    seeding.write_start(context, rows, seeds)
-    return len(np.unique(seeds, axis=0))
+    return initialize_from_rows(context, seeding.uniform_seeds(context))
+
+
+def initialize_noise(context: RunContext) -> int:
+    """Version 0 with means uniform in the range of each feature and unit variances (paper, ablation); returns C."""
+    seeds = seeding.noise_seeds(context)
+    write_start(context, np.zeros(0, np.int64), seeds, np.ones(seeds.shape[1]))
+    return len(seeds)
 
 
 def initialize_chains(context: RunContext, masses: Sequence[float], *parts: seeding.Candidates) -> int:
     """Version 0 from AFK-MC² seeds; returns the number of distinct seeds."""
     rows, seeds, n_distinct = run_chains(context, parts, masses)
-    seeding.write_start(context, rows, seeds)
+    write_start(context, rows, seeds, _variances(context))
     return n_distinct
 
 

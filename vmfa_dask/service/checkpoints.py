@@ -14,8 +14,8 @@ from typing import Any
 
 from vmfa_dask.em.plan import Plan, kept_bytes, make_plan
 from vmfa_dask.em.rows import RowSource
-from vmfa_dask.em.seeding import Start, write_given_start
 from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.start import Start, write_given_start
 from vmfa_dask.em.state import DONE, RunState
 from vmfa_dask.em.storage import PARAMETERS, POSTERIOR, START, Storage
 from vmfa_dask.service.inputs import describe_rows

@@ -11,16 +11,17 @@ from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.plan import projected_bytes
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.rows import RowSource, n_features_of
-from vmfa_dask.em.seeding import Start
+from vmfa_dask.em.start import Start
 from vmfa_dask.em.storage import MemoryStorage
 from vmfa_dask.em.threads import Cores, available_cores
 from vmfa_dask.service.checkpoints import kept_run
 from vmfa_dask.service.detached import DetachedRun
-from vmfa_dask.service.inputs import make_settings, open_rows
+from vmfa_dask.service.inputs import given_start, make_settings, open_rows
 from vmfa_dask.service.on_cluster import check_cluster, executor_on
 from vmfa_dask.service.training import Fit, Progress, show, train
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.rows import ZarrRows
+from vmfa_dask.values import Mixture
 
 
 @overload
@@ -34,7 +35,7 @@ def fit_distributed(
     n_factors: int | None = None,
     client: Any = None,
     array: str | None = None,
-    start: Start | None = None,
+    start: Start | Mixture | None = None,
     n_groups: int | None = None,
     threads: int | None = None,
     run: str | None = None,
@@ -55,7 +56,8 @@ def fit_distributed(
     n_components, n_factors : C and H; by default 5 factors, none where `covariance_type` has none
     client : `distributed.Client`; by default the current one
     array : name of the array when `data` is a Zarr group
-    start : a start given whole (parameters, neighbour graph, kept components) in place of seeding
+    start : parameters to begin with in place of seeds, such as the model of another fit; a `Start` holds neighbours and
+        kept components too
     n_groups : partial E-steps per iteration; part of the result's identity (sums are grouped by it), so that a run
         gives the same bytes on any number of workers. The default suits the size of the data and of the model.
     threads : threads that compute in each worker process; by default as many as Dask threads it has
@@ -99,7 +101,7 @@ def fit_distributed(
     numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
     rows = open_rows(data, array)
     numbers.check_against(rows.n_rows, n_features_of(rows))
-    url = _detachable(run, rows, progress) if detach else ""
+    begin, url = given_start(start), _detachable(run, rows, progress) if detach else ""
     with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
         client = client if client is not None else get_client()
         cluster = check_cluster(client, projected_bytes(rows, numbers, plan), worker_timeout, threads, scratch)
@@ -110,9 +112,9 @@ def fit_distributed(
                     executor.announce(record.as_dict())
                     show(record, progress)
 
-                return train(executor, start, report, kept)
-        if start is not None and kept is not None:  # written here: a start is too large to travel with a task
-            kept.begin_with(start)
+                return train(executor, begin, report, kept)
+        if begin is not None and kept is not None:  # written here: a start is too large to travel with a task
+            kept.begin_with(begin)
     path = locate(str(run))
     same = {"n_components": n_components, "n_factors": n_factors, **settings}
     cut = {"array": array, "n_groups": n_groups}
@@ -133,7 +135,7 @@ def fit_local(
     n_components: int,
     n_factors: int | None = None,
     array: str | None = None,
-    start: Start | None = None,
+    start: Start | Mixture | None = None,
     n_groups: int | None = None,
     threads: int | None = None,
     run: str | None = None,
@@ -156,4 +158,4 @@ def fit_local(
     with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
         warm_up(numbers, rows.dtype)
         context = RunContext(rows, numbers, plan, MemoryStorage(), Cores(threads or available_cores()))
-        return train(SerialExecutor(context), start, lambda record: show(record, progress), kept)
+        return train(SerialExecutor(context), given_start(start), lambda record: show(record, progress), kept)

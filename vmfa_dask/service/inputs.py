@@ -12,9 +12,11 @@ import zarr
 
 from vmfa_dask.em.rows import ArrayRows, RowSource, n_features_of
 from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.start import Start
 from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.rows import ZarrRows
+from vmfa_dask.values import Mixture
 
 _FINGERPRINT_ROWS = 16
 
@@ -42,6 +44,11 @@ def make_settings(**settings: Any) -> Settings:
     if plain.get("n_factors", 0) is None:
         plain["n_factors"] = Settings.n_factors if plain.get("covariance_type", "mfa") == "mfa" else 0
     return Settings(**plain)
+
+
+def given_start(start: Start | Mixture | None) -> Start | None:
+    """A start; parameters alone are one."""
+    return Start(start) if isinstance(start, Mixture) else start
 
 
 def open_rows(data: Any, array: str | None = None) -> RowSource:

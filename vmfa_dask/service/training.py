@@ -14,8 +14,8 @@ from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.em.algorithm import Training
 from vmfa_dask.em.executor import Executor, SchedulerLost
 from vmfa_dask.em.records import IterationRecord
-from vmfa_dask.em.seeding import Start
 from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.start import Start
 from vmfa_dask.em.tasks import load_mixture
 from vmfa_dask.service.checkpoints import KeptRun
 
