@@ -1,0 +1,172 @@
+"""What the experiments share: arguments, data, fits as rows of a table, and the table's file."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from benchmarks import images
+from benchmarks.machine import describe
+from vmfa_dask import Fit, fit_local
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Data and sizes of one command.
+
+    Parameters
+    ----------
+    train, test : (N, height, width, channels) uint8
+    n_components : C; the experiments with a range of C end there
+    seeds : random states over which each setting is repeated
+    """
+
+    name: str
+    train: np.ndarray
+    test: np.ndarray
+    n_components: int
+    seeds: range
+    output: Path
+
+    def fit(self, label: str, train: np.ndarray | None = None, **settings: Any) -> Iterator[Row]:
+        """Fit once per seed, and yield the figures of each fit."""
+        rows = self.train if train is None else train
+        numbers = {"n_components": self.n_components, **settings}
+        for seed in self.seeds:
+            begin = time.perf_counter()
+            fit = fit_local(rows, random_state=seed, **numbers)
+            yield self._row(label, seed, fit, len(rows), time.perf_counter() - begin)
+
+    def _row(self, label: str, seed: int, fit: Fit, n_rows: int, seconds: float) -> Row:
+        joints = sum(record.n_joints for record in fit.history if record.phase != "final")
+        row = {
+            "setting": label,
+            "seed": seed,
+            "C": fit.settings.n_components,
+            "N": n_rows,
+            "nll_test": -fit.model.score(self.test),
+            "free_energy": fit.history[-1].free_energy,
+            "warmup": sum(record.phase == "warm-up" for record in fit.history),
+            "iterations": sum(record.phase != "final" for record in fit.history),
+            "joints": joints,
+            "joints_per_row": joints / n_rows,
+            "seconds": seconds,
+            "components": fit.model.n_components,
+        }
+        say(row)
+        return row
+
+    def write(self, rows: Iterable[Row]) -> list[Row]:
+        """Write the table as the rows come, so that an experiment that is ended leaves what it found."""
+        written: list[Row] = []
+        with open(self.output / f"{self.name}.csv", "w", newline="", encoding="utf-8") as file:
+            writer = None
+            for row in rows:
+                if writer is None:
+                    writer = csv.DictWriter(file, fieldnames=list(row))
+                    writer.writeheader()
+                writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
+                file.flush()
+                written.append(row)
+        return written
+
+    @property
+    def figure(self) -> Path:
+        """Where the figure goes."""
+        return self.output / f"{self.name}.png"
+
+
+def say(row: Row) -> None:
+    """One line per fit."""
+    print(
+        f"  {row['setting']:32s} seed {row['seed']}  C {row['C']:5d}  NLL {row['nll_test']:10.3f}  "
+        f"{row['warmup']:3d}/{row['iterations']:3d} iterations  {row['joints'] / 1e6:9.2f} M joints  "
+        f"{row['seconds']:7.1f} s",
+        flush=True,
+    )
+
+
+@contextmanager
+def experiment(name: str, arguments: list[str] | None, seeds: int = 1) -> Iterator[Experiment]:
+    """The experiment that the command line asks for."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.paper.{name}")
+    parser.add_argument(
+        "--images", help="folder with train-*.tar and test-*.tar of CIFAR-10; else patches of photographs"
+    )
+    parser.add_argument("--components", type=int, default=800, help="C")
+    parser.add_argument("--seeds", type=int, default=seeds, help="repetitions of each setting")
+    parser.add_argument("--output", default="benchmark-output", help="folder of the table and the figure")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
+    options = parser.parse_args(arguments)
+    output = Path(options.output)
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="vmfa-paper-") as folder:
+        if options.quick:
+            patches = images.photograph_patches(3600, 8)
+            train, test, components = patches[:3000], patches[3000:], 30
+        else:
+            made = images.prepare(folder, options.images)
+            train, test = (np.asarray(zarr.open_array(path, mode="r")[:]) for path in (made.train, made.test))
+            components = options.components
+        print(f"{name}: {train.shape} and {test.shape} {train.dtype}, C = {components}, on {describe()}", flush=True)
+        fit_local(train[:500], n_components=4, max_iter=1, max_warmup_iter=1)  # kernels ready before the first clock
+        yield Experiment(name, train, test, components, range(options.seeds), output)
+
+
+def means(rows: Iterable[Row], key: str = "setting") -> dict[Any, Row]:
+    """Means over seeds, by setting, in the order of the table."""
+    groups: dict[Any, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row[key]].append(row)
+    numbers = ("nll_test", "free_energy", "warmup", "iterations", "joints", "joints_per_row", "seconds")
+    return {
+        name: {number: float(np.mean([r[number] for r in group])) for number in numbers}
+        for name, group in groups.items()
+    }
+
+
+def axes(title: str, x: str, y: str) -> tuple[Any, Any]:
+    """A figure with one pair of axes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, ax = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
+    ax.set(title=title, xlabel=x, ylabel=y)
+    ax.grid(alpha=0.3)
+    return figure, ax
+
+
+def scatter_quality(
+    rows: list[Row], experiment: Experiment, baseline: str, title: str, x: str = "joints_per_row"
+) -> None:
+    """NLL relative to a baseline against the work of a fit, a point per setting."""
+    found = means(rows)
+    base = found[baseline]["nll_test"]
+    label = {"joints_per_row": "joints per row until convergence", "seconds": "seconds"}[x]
+    figure, ax = axes(title, label, f"test NLL relative to {baseline} (%)")
+    for name, row in found.items():
+        y = 100 * (row["nll_test"] - base) / abs(base)
+        ax.scatter(row[x], y, s=36)
+        ax.annotate(str(name), (row[x], y), xytext=(5, 4), textcoords="offset points", fontsize=8)
+        print(
+            f"  {name:32s} {y:+7.3f} %  {found[baseline]['joints'] / max(row['joints'], 1):6.1f} x fewer joints  "
+            f"{row['warmup']:.1f} / {row['iterations']:.1f} iterations  {row['seconds']:.1f} s"
+        )
+    ax.set_xscale("log")
+    ax.axhline(0, color="0.5", linewidth=0.8)
+    figure.savefig(experiment.figure, dpi=130)
