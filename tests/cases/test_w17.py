@@ -84,7 +84,10 @@ def describe_workers(client: Client) -> dict[str, dict[str, list[Any]]]:
 def assert_unchanged(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> None:
     assert {name: after[name] for name in before} == before
     for name in set(after) - set(before):  # loggers that were asked for the first time
-        assert after[name] == [logging.NOTSET, [], [], True, False], name
+        level, handlers, *rest = after[name]
+        if not name.startswith("vmfa_dask"):  # libraries that were loaded meanwhile bring handlers that do nothing
+            handlers = [handler for handler in handlers if not handler.startswith("<NullHandler")]
+        assert [level, handlers, *rest] == [logging.NOTSET, [], [], True, False], name
 
 
 def test_a_service_that_logs_everything(tmp_path: Path) -> None:
