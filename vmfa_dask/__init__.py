@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vmfa_dask.apply.inference import Bounds
     from vmfa_dask.apply.model import MixtureModel
     from vmfa_dask.em.executor import SchedulerLost
     from vmfa_dask.em.records import IterationRecord
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Bounds",
     "DetachedRun",
     "Fit",
     "IterationRecord",
@@ -41,6 +43,7 @@ __all__ = [
 
 # Names are loaded on first use: `vmfa_dask.em` must import where Dask and Zarr are absent.
 _HOMES = {
+    "Bounds": "apply.inference",
     "Fit": "service.training",
     "DetachedRun": "service.detached",
     "attach": "service.detached",

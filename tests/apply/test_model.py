@@ -11,9 +11,9 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from tests.samples import draw, images, make_mixture, parameters
+from tests.samples import draw, images, make_mixture, parameters, write_store
 from tests.twins.mixture import Dense
-from vmfa_dask import MixtureModel
+from vmfa_dask import MixtureModel, fit_local
 from vmfa_dask.values import Mixture
 
 
@@ -136,3 +136,51 @@ def test_round_trips_score_the_same(tmp_path: Path, trip: str) -> None:
         other = pickle.loads(pickle.dumps(model)) if trip == "pickle" else copy.deepcopy(model)
     assert parameters(other) == parameters(model)
     np.testing.assert_array_equal(other.score_samples(rows), model.score_samples(rows))
+
+
+@pytest.mark.parametrize("truncation", [1, 2, 4, 6])
+def test_bounds_of_the_log_likelihood(truncation: int) -> None:
+    """Against the paper's relation from SciPy's joints."""
+    mixture = make_mixture(6, 11, 2, spread=0.7)
+    rows = draw(mixture, 700)
+    joints = np.sort(log_joints(mixture, rows), axis=1)[:, ::-1]
+    kept, left = np.exp(joints[:, :truncation]).sum(axis=1), np.exp(joints[:, truncation:]).sum(axis=1)
+    bounds = MixtureModel.of(mixture).bounds(rows, truncation)
+    assert bounds.free_energy == pytest.approx(np.log(kept).mean(), rel=1e-11)
+    assert bounds.score == pytest.approx(logsumexp(joints, axis=1).mean(), rel=1e-11)
+    assert bounds.upper == pytest.approx(np.log(kept).mean() + (left / kept).mean(), rel=1e-10)
+    assert bounds.free_energy <= bounds.score <= bounds.upper
+    if truncation == 6:
+        assert bounds.free_energy == bounds.score == bounds.upper
+    else:
+        assert bounds.free_energy < bounds.score < bounds.upper
+
+
+def test_bounds_agree_with_the_free_energy_of_a_fit() -> None:
+    rows = draw(make_mixture(6, 8, 2, spread=1.0), 2000)
+    fit = fit_local(rows, n_components=6, n_factors=2, max_iter=10, search="exhaustive", truncation=2)
+    bounds = fit.model.bounds(rows, 2)
+    assert bounds.free_energy == pytest.approx(fit.history[-1].free_energy, rel=1e-5)
+    assert bounds.free_energy < fit.model.score(rows) < bounds.upper
+
+
+def test_stores_are_scored_block_by_block(tmp_path: Path) -> None:
+    model = MixtureModel.of(make_mixture(6, 12, 2, spread=1.0))
+    rows = draw(model, 5000).astype(np.float32)
+    store = write_store(tmp_path / "rows.zarr", rows.reshape(-1, 4, 3), 700)
+    np.testing.assert_array_equal(model.score_samples(store), model.score_samples(rows))
+    np.testing.assert_array_equal(model.predict(tmp_path / "rows.zarr"), model.predict(rows))
+    assert model.bounds(store) == model.bounds(rows)
+    with pytest.raises(ValueError, match=r"rows.zarr: rows have 12 features, the model has 11"):
+        MixtureModel.of(make_mixture(3, 11, 2)).score(store)
+    rows[4321, 5] = np.nan
+    bad = write_store(tmp_path / "bad.zarr", rows, 700)
+    with pytest.raises(ValueError, match=r"bad.zarr: row 4321 \(chunk 6\), feature 5: found nan"):
+        model.score(bad)
+
+
+@pytest.mark.parametrize("truncation", [0, 7])
+def test_bounds_of_no_components_or_too_many_are_refused(truncation: int) -> None:
+    model = MixtureModel.of(make_mixture(6, 4, 2))
+    with pytest.raises(ValueError, match=f"truncation={truncation}: expected 1 to n_components=6"):
+        model.bounds(np.zeros((2, 4)), truncation)

@@ -1,16 +1,28 @@
-"""Exact inference with a mixture on NumPy rows: every component, no search. May import: values, kernels, em, store."""
+"""Exact inference with a mixture: every component, no search. May import: values, kernels, em, store."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from vmfa_dask.em.evaluation import evaluate_all_joints
 from vmfa_dask.em.precision import Precision, derive
-from vmfa_dask.em.rows import Rows, working_rows
+from vmfa_dask.em.rows import (
+    ArrayRows,
+    Rows,
+    RowSource,
+    n_features_of,
+    read_ahead,
+    refuse_non_finite,
+    working_rows,
+)
 from vmfa_dask.em.threads import Cores, available_cores
+from vmfa_dask.store.places import locate
+from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.values import Float64, Int64, Mixture
 
 _BLOCK_BYTES = 64 * 2**20
@@ -41,6 +53,42 @@ def as_rows(mixture: Mixture, x: Any) -> Rows:
     return np.ascontiguousarray(rows.reshape(len(rows), -1))
 
 
+def as_source(mixture: Mixture, x: Any, array: str | None = None) -> RowSource:
+    """Rows of an array in memory, or of a Zarr array at a path or URL, which are read block by block.
+
+    Raises
+    ------
+    ValueError, FileNotFoundError
+        As `as_rows` and `store.rows.ZarrRows`.
+    """
+    if not isinstance(x, str | os.PathLike):
+        return ArrayRows(as_rows(mixture, x))
+    source = ZarrRows(locate(x), array)
+    if n_features_of(source) != mixture.n_features:
+        raise ValueError(
+            f"{source.label}: rows have {n_features_of(source)} features, the model has {mixture.n_features}"
+        )
+    return source
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is known of the mean log-density of some rows from C' components of each, per row, in nats.
+
+    ``free_energy <= score <= upper`` (paper, eq. ll_bounds).
+
+    Parameters
+    ----------
+    free_energy : mean log of the mass of the C' components that explain a row best
+    score : mean log-density, with all components
+    upper : `free_energy` plus the mean ratio of the mass that was left out to the mass that was kept
+    """
+
+    free_energy: float
+    score: float
+    upper: float
+
+
 class Evaluator:
     """Log-joints of rows with all components, block by block."""
 
@@ -49,24 +97,44 @@ class Evaluator:
         self.cores = Cores(n_threads or available_cores())
         self.precision: Precision = derive(mixture, self.cores)
 
-    def blocks(self, rows: Rows) -> Iterator[tuple[int, Float64]]:
-        """``(first row, log-joints (C, n))`` of the blocks of rows (N, D)."""
+    def blocks(self, rows: RowSource) -> Iterator[tuple[slice, Float64]]:
+        """``(range, log-joints (C, n))`` of the blocks of rows."""
         size = int(np.clip(_BLOCK_BYTES // (8 * self.mixture.n_components), 16, 4096))
-        for first in range(0, len(rows), size):
-            block = working_rows(rows[first : first + size], self.mixture.offset, self.mixture.means.dtype.name)
-            yield first, evaluate_all_joints(block, self.precision, self.cores)
+        for first, block in read_ahead(rows, 0, rows.n_rows, size):
+            refuse_non_finite(rows, first, block)
+            working = working_rows(block, self.mixture.offset, self.mixture.means.dtype.name)
+            yield slice(first, first + len(block)), evaluate_all_joints(working, self.precision, self.cores)
 
-    def score_samples(self, rows: Rows) -> Float64:
+    def score_samples(self, rows: RowSource) -> Float64:
         """log p(x) per row, (n,) float64, nats."""
-        scores = np.empty(len(rows))
-        for first, joints in self.blocks(rows):
-            best = joints.max(axis=0)
-            scores[first : first + joints.shape[1]] = best + np.log(np.exp(joints - best).sum(axis=0))
+        scores = np.empty(rows.n_rows)
+        for part, joints in self.blocks(rows):
+            scores[part] = _log_sum(joints)
         return scores
 
-    def predict(self, rows: Rows) -> Int64:
+    def predict(self, rows: RowSource) -> Int64:
         """Component of largest joint per row, (n,) int64; ties go to the smaller number."""
-        labels = np.empty(len(rows), np.int64)
-        for first, joints in self.blocks(rows):
-            labels[first : first + joints.shape[1]] = joints.argmax(axis=0)
+        labels = np.empty(rows.n_rows, np.int64)
+        for part, joints in self.blocks(rows):
+            labels[part] = joints.argmax(axis=0)
         return labels
+
+    def bounds(self, rows: RowSource, truncation: int) -> Bounds:
+        """Bounds from the `truncation` best components of each row."""
+        c, n = self.mixture.n_components, rows.n_rows
+        sums, n_left = np.zeros(3), c - truncation
+        for _, joints in self.blocks(rows):
+            total, kept = _log_sum(joints), joints
+            if n_left:
+                kept = np.partition(joints, n_left, axis=0)[n_left:]
+            captured = _log_sum(kept) if n_left else total
+            sums += captured.sum(), total.sum(), np.expm1(total - captured).sum()  # expm1: mass left out over mass kept
+        energy, score, ratio = (float(value) for value in sums / n)
+        return Bounds(energy, score, energy + ratio)
+
+
+def _log_sum(joints: Float64) -> Float64:
+    """Logarithm of the sum over components of what is given by its logarithm, (n,)."""
+    best = joints.max(axis=0)
+    total: Float64 = best + np.log(np.exp(joints - best).sum(axis=0))
+    return total

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vmfa_dask.apply.inference import Evaluator, as_rows
+from vmfa_dask.apply.inference import Bounds, Evaluator, as_source
 from vmfa_dask.store.models import load_mixture, save_mixture
 from vmfa_dask.values import Float64, Int64, Mixture
 
@@ -45,12 +45,14 @@ class MixtureModel(Mixture):
         """Means in the units of the data, (C, *feature_shape) float64."""
         return (self.means.astype(np.float64) + self.offset).reshape(-1, *self.feature_shape)
 
-    def score_samples(self, x: Any) -> Float64:
+    def score_samples(self, x: Any, array: str | None = None) -> Float64:
         """Log-density log p(x) of each row.
 
         Parameters
         ----------
-        x : (n, D) or (n, *feature_shape), any integer or float dtype
+        x : (n, D) or (n, *feature_shape), any integer or float dtype; or the path or URL of a Zarr array of such rows,
+            which is read block by block
+        array : name of the array when `x` is a Zarr group
 
         Returns
         -------
@@ -61,15 +63,32 @@ class MixtureModel(Mixture):
         ValueError
             When rows have another width than the model or hold NaN or infinity.
         """
-        return Evaluator(self).score_samples(as_rows(self, x))
+        return Evaluator(self).score_samples(as_source(self, x, array))
 
-    def score(self, x: Any) -> float:
-        """Mean log-density per row, nats."""
-        return float(np.mean(self.score_samples(x)))
+    def score(self, x: Any, array: str | None = None) -> float:
+        """Mean log-density per row, nats; arguments as `score_samples`."""
+        return float(np.mean(self.score_samples(x, array)))
 
-    def predict(self, x: Any) -> Int64:
-        """Component of largest joint probability of each row, (n,) int64."""
-        return Evaluator(self).predict(as_rows(self, x))
+    def predict(self, x: Any, array: str | None = None) -> Int64:
+        """Component of largest joint probability of each row, (n,) int64; arguments as `score_samples`."""
+        return Evaluator(self).predict(as_source(self, x, array))
+
+    def bounds(self, x: Any, truncation: int = 3, array: str | None = None) -> Bounds:
+        """Free energy, score and an upper bound of it, from the best components of each row (paper, eq. ll_bounds).
+
+        Parameters
+        ----------
+        x, array : rows, as in `score_samples`
+        truncation : C', components kept per row, 1 to C
+
+        Raises
+        ------
+        ValueError
+            As `score_samples`, and when `truncation` is outside its range.
+        """
+        if not 1 <= truncation <= self.n_components:
+            raise ValueError(f"truncation={truncation}: expected 1 to n_components={self.n_components}")
+        return Evaluator(self).bounds(as_source(self, x, array), truncation)
 
     def save(
         self, path: str | os.PathLike[str], overwrite: bool = False, provenance: dict[str, Any] | None = None

@@ -16,6 +16,7 @@ from vmfa_dask.em.executor import Executor, SchedulerLost
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.start import Start
+from vmfa_dask.em.state import TRAINING, RunState
 from vmfa_dask.em.tasks import load_mixture
 from vmfa_dask.service.checkpoints import KeptRun
 
@@ -54,6 +55,16 @@ def show(record: IterationRecord, progress: Progress | None) -> None:
     logger.info("%s", record.line())
     if progress is not None:
         progress(record)
+
+
+def _why_it_ended(state: RunState, settings: Settings) -> str:
+    passes = sum(record.phase == TRAINING for record in state.records)
+    if state.converged:
+        return (
+            f"converged after {passes} passes of training: the relative gain of the free energy fell below "
+            f"tol={settings.tol:g}"
+        )
+    return f"not converged: max_iter={settings.max_iter} passes are done"
 
 
 def _what_is_left(training: Training, kept: KeptRun | None) -> str:
@@ -96,6 +107,7 @@ def train(executor: Executor, start: Start | None, report: Progress, kept: KeptR
         if kept is not None:
             logger.warning("%s ended the run %s", type(error).__name__, _what_is_left(training, kept))
         raise
+    logger.info("%s", _why_it_ended(state, settings))
     if state.n_distinct_seeds < settings.n_components:
         warnings.warn(
             f"only {state.n_distinct_seeds} of n_components={settings.n_components} seeds are distinct rows: "
