@@ -13,6 +13,7 @@ from tests.samples import draw, exact_start, make_mixture, parameters
 from tests.twins.mixture import Dense, constrained, log_densities, textbook_em
 from vmfa_dask import fit_distributed, fit_local
 from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.splitting import draw_donors, split_neighbors, split_parameters
 from vmfa_dask.em.start import Start
 from vmfa_dask.values import Mixture, NeighborGraph
 
@@ -147,6 +148,7 @@ def test_components_keep_fixed_weights_when_they_lose_their_rows() -> None:
         ({"noise": "tied"}, "noise='tied': expected one of .*component.*shared"),
         ({"search": "random"}, "search='random': expected one of .*guided.*exhaustive"),
         ({"similarity": "euclidean"}, "similarity='euclidean': expected one of .*kl.*joint"),
+        ({"empty_components": "keep"}, "empty_components='keep': expected one of .*drop.*split"),
         ({"learn_weights": "no"}, "learn_weights='no': expected one of"),
         ({"truncation": 9}, "truncation=9: expected at most n_components=6"),
     ],
@@ -154,3 +156,50 @@ def test_components_keep_fixed_weights_when_they_lose_their_rows() -> None:
 def test_combinations_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fit_local(ROWS, n_components=6, **options)
+
+
+def test_components_without_rows_take_half_of_another_one(processes: Client, tmp_path: Any) -> None:
+    """From noise many components are empty at once; they are split until all have rows, in the same bytes anywhere."""
+    rows = draw(make_mixture(6, 6, 1, spread=6.0), 900, dtype="float32")
+    options: dict[str, Any] = {"n_components": 12, "n_factors": 1, "init_params": "noise", "tol": 0.0, "n_groups": 3}
+    dropped = fit_local(rows, **options, max_iter=20)
+    split = fit_local(rows, **options, max_iter=20, empty_components="split")
+    assert len(dropped.dropped) > 0
+    assert any(record.split for record in split.history)
+    assert split.dropped == {}
+    assert split.model.n_components == 12
+    assert {record.n_alive for record in split.history} == {12}
+    assert split.model.score(rows) > dropped.model.score(rows)
+    other = fit_distributed(rows, client=processes, **options, max_iter=20, empty_components="split")
+    assert parameters(other.model) == parameters(split.model)
+    first = next(record.iteration for record in split.history if record.split)
+    warmup = sum(record.phase == "warm-up" for record in split.history)
+    run = str(tmp_path / "run")
+    fit_local(rows, **options, max_iter=first - warmup + 1, empty_components="split", run=run)
+    resumed = fit_local(rows, **options, max_iter=20, empty_components="split", run=run, resume="require")
+    assert parameters(resumed.model) == parameters(split.model)
+
+
+def test_a_split_leaves_the_density_nearly_as_it_was() -> None:
+    settings = Settings(4, 2, truncation=2, empty_components="split")
+    mixture = make_mixture(4, 8, 2, spread=6.0)
+    whole = {n: np.array(getattr(mixture, n)) for n in ("weights", "means", "loadings", "noise_variances")}
+    whole["weights"] = np.array([0.5, 0.3, 0.0, 0.2])
+    patch = draw_donors(whole["weights"], [2], settings, version=5)
+    assert patch["components"].tolist() == [2]
+    assert patch["donors"][0] != 2
+    before = Dense(*(array.copy() for array in whole.values()))
+    split_parameters(whole, patch, settings, version=5)
+    after = Dense(*whole.values())
+    donor = int(patch["donors"][0])
+    assert after.weights[2] == after.weights[donor] == before.weights[donor] / 2
+    assert after.weights.sum() == pytest.approx(1.0)
+    rows = ROWS[:50]
+    alive = Dense(
+        *(np.delete(getattr(before, n), 2, axis=0) for n in ("weights", "means", "loadings", "noise_variances"))
+    )
+    np.testing.assert_allclose(log_densities(after, rows), log_densities(alive, rows), rtol=0.02)
+    neighbors = np.array([[0, 1, -1], [1, 0, 3], [2, 0, 1], [3, 1, 0]], np.int32)
+    for giver, expected in ((0, ([0, 1, 2], [2, 0, 1])), (1, ([1, 0, 2], [2, 1, 0]))):
+        found = split_neighbors(neighbors, {"components": np.array([2]), "donors": np.array([giver])})
+        assert (found[giver].tolist(), found[2].tolist()) == expected

@@ -80,6 +80,8 @@ class Training:
         change = (free_energy - before.free_energy) / max(abs(before.free_energy), 1e-300) if before else math.nan
         updates = [report.update for report in reports if report.update is not None]
         alive = before.n_alive if before else self.executor.settings.n_components
+        lost = tuple(c for update in updates for c in update.dropped)
+        split = lost if self.executor.settings.empty_components == "split" else ()
         return IterationRecord(
             state.iteration,
             state.phase,
@@ -90,7 +92,8 @@ class Training:
             tally.n_rows / seconds,
             seconds,
             {**tally.seconds, "update": sum(report.seconds for report in reports)},
-            sum(update.n_alive for update in updates) if updates else alive,
-            tuple(c for update in updates for c in update.dropped),
+            sum(update.n_alive for update in updates) + len(split) if updates else alive,
+            () if split else lost,
             sum(update.n_rows for update in updates) if updates else None,
+            split,
         )

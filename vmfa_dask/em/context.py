@@ -11,7 +11,8 @@ from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.precision import Precision, derive
 from vmfa_dask.em.rows import RowSource, n_features_of
 from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.storage import GRAPH, PARAMETERS, START, Storage
+from vmfa_dask.em.splitting import read_patch, split_neighbors, split_parameters
+from vmfa_dask.em.storage import GRAPH, PARAMETERS, START, Arrays, Storage
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.values import Float64, Mixture, Moments, NeighborGraph
 
@@ -62,11 +63,19 @@ class RunContext:
                 if "noise_variances" not in whole:  # shared by all components, in a block of its own
                     shared = self.storage.read(PARAMETERS, version, len(blocks))["noise_variances"]
                     whole["noise_variances"] = np.tile(shared, (len(whole["weights"]), 1))
+                patch = self._patch(PARAMETERS, version, len(blocks) + 1)
+                if patch is not None:
+                    split_parameters(whole, patch, self.settings, version)
                 self._mixture = Mixture(
                     **whole, feature_shape=self.rows.feature_shape, offset=self.offset(), version=version
                 )
                 self._precision = None
             return self._mixture
+
+    def _patch(self, kind: str, version: int, block: int) -> Arrays | None:
+        """Components that were split on the way to a version, beside its component blocks."""
+        splits = self.settings.empty_components == "split"
+        return read_patch(self.storage, kind, version, block) if splits else None
 
     def precision(self, version: int) -> Precision:
         """Derived arrays of a version."""
@@ -94,5 +103,9 @@ class RunContext:
         with self._lock:
             if self._graph is None or self._graph[0] != version:
                 blocks = [self.storage.read(GRAPH, version, b) for b in range(len(self.plan.component_blocks))]
-                self._graph = version, NeighborGraph(np.concatenate([block["neighbors"] for block in blocks]))
+                neighbors = np.concatenate([block["neighbors"] for block in blocks])
+                patch = self._patch(GRAPH, version, len(blocks) + 1)
+                if patch is not None:
+                    neighbors = split_neighbors(neighbors, patch)
+                self._graph = version, NeighborGraph(neighbors)
             return self._graph[1]

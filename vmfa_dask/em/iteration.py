@@ -47,6 +47,9 @@ def run_pass(executor: Executor, step: Step) -> list[tasks.BlockReport]:
     )
     reports = executor.results([*handles, *shared])[:n_blocks]
     _check_counts(reports, executor.plan.n_rows)
+    lost = [c for report in reports if report.update is not None for c in report.update.dropped]
+    if lost and executor.settings.empty_components == "split":
+        executor.results([executor.submit("m-step-split", 0, tasks.split_components, step, lost)])
     return reports
 
 

@@ -23,6 +23,7 @@ class IterationRecord:
     seconds_per_phase : seconds by phase, summed over tasks
     n_alive : components with positive weight after the pass
     sum_of_counts : Σ N_c over the components, which is N up to rounding; None where no moments were summed
+    split : components that lost their last row in this pass and took half of another component
     dropped : components that lost their last row in this pass (no row keeps them with a responsibility above 1e-12)
     """
 
@@ -38,10 +39,12 @@ class IterationRecord:
     n_alive: int = 0
     dropped: tuple[int, ...] = ()
     sum_of_counts: float | None = None
+    split: tuple[int, ...] = ()
 
     def line(self) -> str:
         """The record as one line of a log."""
         dropped = f", dropped {len(self.dropped)}" if self.dropped else ""
+        dropped += f", split {len(self.split)}" if self.split else ""
         return (
             f"{self.phase:8s} {self.iteration:3d}  free energy {self.free_energy:12.4f}  change {self.change:9.2e}  "
             f"{self.joints_per_row:6.1f} joints/row  {self.rows_per_second:9.0f} rows/s  {self.seconds:6.2f} s  "

@@ -10,6 +10,7 @@ COVARIANCES = ("mfa", "diagonal", "isotropic")
 NOISES = ("component", "shared")
 SEARCHES = ("guided", "exhaustive")
 SIMILARITIES = ("kl", "joint")
+EMPTY = ("drop", "split")
 PRECISIONS = ("float32", "float64")
 _CHOICES = {
     "covariance_type": COVARIANCES,
@@ -17,6 +18,7 @@ _CHOICES = {
     "learn_weights": (True, False),
     "search": SEARCHES,
     "similarity": SIMILARITIES,
+    "empty_components": EMPTY,
     "init_params": INITIALIZERS,
     "precision": PRECISIONS,
 }
@@ -47,6 +49,8 @@ class Settings:
         components: EM with truncated posteriors, and exact EM where C' = C; no warm-up)
     similarity : how guided search finds the neighbours of a component: "kl" by the estimated Kullback-Leibler
         divergence (paper, eq. deltaF), "joint" by mean log-joints (paper, eq. euclidean_distance)
+    empty_components : what becomes of a component that no row keeps: "drop" leaves it out from then on, "split" gives
+        it half of another one that is drawn by its weight (paper, ablation on initialisation)
     neighborhood : G, how many neighbours (itself included) a kept component proposes; clipped to C. One size per rank,
         such as ``(15, 5, 5)``, lets the component that explains a row best propose more than the others.
     search_every : R; a row whose kept components came out of a search unchanged is evaluated on them alone and searched
@@ -75,6 +79,7 @@ class Settings:
     truncation: int = 3
     search: str = "guided"
     similarity: str = "kl"
+    empty_components: str = "drop"
     neighborhood: int | tuple[int, ...] = 15
     search_every: int = 1
     random_candidates: int = 1

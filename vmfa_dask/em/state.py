@@ -109,7 +109,8 @@ class RunState:
         records = []
         for record in values["records"]:
             change = math.nan if record["change"] is None else record["change"]
-            records.append(IterationRecord(**{**record, "dropped": tuple(record["dropped"]), "change": change}))
+            names = {"dropped": tuple(record["dropped"]), "split": tuple(record.get("split", ()))}
+            records.append(IterationRecord(**{**record, **names, "change": change}))
         return cls(**{**values, "records": tuple(records)})
 
 

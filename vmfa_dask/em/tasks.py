@@ -18,8 +18,9 @@ from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.e_step import PartialEStep
 from vmfa_dask.em.m_step import BlockUpdate, merge, update_neighbors, update_parameters, update_shared_noise
 from vmfa_dask.em.rows import gather, read_only
+from vmfa_dask.em.splitting import draw_donors
 from vmfa_dask.em.start import initial_components, write_start
-from vmfa_dask.em.storage import POSTERIOR, START
+from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
 from vmfa_dask.values import Float64, Int32, Int64, Mixture, RowTally, Statistics, TruncatedPosterior
 
 
@@ -110,6 +111,16 @@ def update_block(context: RunContext, block: int, step: Step, *results: PartialR
 def update_noise(context: RunContext, step: Step, *reports: BlockReport) -> None:
     """The noise variances that all components share, once every component block has its new parameters."""
     update_shared_noise(context, step, [report.update for report in reports if report.update is not None])
+
+
+def split_components(context: RunContext, step: Step, lost: Sequence[int]) -> None:
+    """Patches of the next versions, in which components that lost all their rows take half of another one."""
+    n_blocks, version = len(context.plan.component_blocks), step.parameters + 1
+    weights = np.concatenate([context.storage.read(PARAMETERS, version, b)["weights"] for b in range(n_blocks)])
+    patch = draw_donors(weights, lost, context.settings, version)
+    context.storage.write(PARAMETERS, version, n_blocks + 1, patch)
+    if step.search:
+        context.storage.write(GRAPH, step.graph + 1, n_blocks + 1, dict(patch))
 
 
 def _total(results: Sequence[PartialResult]) -> RowTally:

@@ -137,9 +137,10 @@ class KeptRun:
             needed = version > 0 and self._settings.search == "guided"
             return [(block, needed) for block in range(len(self._plan.groups))]
         n_blocks = len(self._plan.component_blocks)
-        if kind == PARAMETERS and self._settings.noise == "shared":
-            n_blocks += 1
-        return [(block, True) for block in range(n_blocks)]
+        beside = [(n_blocks, True)] if kind == PARAMETERS and self._settings.noise == "shared" else []
+        if self._settings.empty_components == "split":
+            beside.append((n_blocks + 1, False))
+        return [(block, True) for block in range(n_blocks)] + beside
 
 
 @contextmanager
