@@ -195,9 +195,7 @@ def test_a_split_leaves_the_density_nearly_as_it_was() -> None:
     assert after.weights[2] == after.weights[donor] == before.weights[donor] / 2
     assert after.weights.sum() == pytest.approx(1.0)
     rows = ROWS[:50]
-    alive = Dense(
-        *(np.delete(getattr(before, n), 2, axis=0) for n in ("weights", "means", "loadings", "noise_variances"))
-    )
+    alive = Dense(*(np.delete(array, 2, axis=0) for array in vars(before).values()))
     np.testing.assert_allclose(log_densities(after, rows), log_densities(alive, rows), rtol=0.02)
     neighbors = np.array([[0, 1, -1], [1, 0, 3], [2, 0, 1], [3, 1, 0]], np.int32)
     for giver, expected in ((0, ([0, 1, 2], [2, 0, 1])), (1, ([1, 0, 2], [2, 1, 0]))):
