@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.machine import Sgemm, ratio_to_sgemm
 from benchmarks.report import Report
-from vmfa_dask.em.evaluation import add_moments, evaluate_joints
+from vmfa_dask.em.evaluation import add_moments, evaluate_all_joints, evaluate_joints
 from vmfa_dask.em.plan import TILE_BYTES
 from vmfa_dask.em.precision import derive
 from vmfa_dask.em.threads import Cores, available_cores
@@ -56,6 +56,23 @@ class Case:
         grouped = (self.rows, self.members, self.indptr, self.responsibilities)
         add_moments(*grouped, self.precision, self.mixture.means, self.cores, self.totals)
 
+    def all_joints(self) -> None:
+        """All rows with all components, as in exhaustive search."""
+        evaluate_all_joints(self.rows, self.precision, self.cores)
+
+
+def run_exhaustive(report: Report, sgemm: Sgemm, cores: Cores, quick: bool) -> None:
+    """Exact EM with factors, and with the diagonal and isotropic types, which have none."""
+    print("  exhaustive evaluation of uint8 rows:")
+    for name, h, low in (("mfa, H=5", 5, 0.8), ("diagonal and isotropic", 0, 1 / 1.3)):
+        for d in WIDTHS[:1] if quick else (144, 3072):
+            case = Case("uint8", d, h, cores)
+            n = len(case.rows) * case.mixture.n_components
+            case.all_joints()
+            rate, ratio = ratio_to_sgemm(sgemm, case.all_joints, n * (2 * h + 4) * d, 1 if quick else 5)
+            print(f"  {name:24s} D={d:5d}   {rate / ((2 * h + 4) * d) / 1e6:9.2f} M/s   {rate / 1e9:7.1f} GFLOP/s")
+            report.check(f"exhaustive log-joints, {name}, D={d}, of sgemm", ratio, low=low)
+
 
 def run(report: Report, quick: bool = False) -> None:
     """Print the table; count (2H + 4)·D FLOP a joint and (4H + 9)·D a row of moments, its projection included."""
@@ -80,3 +97,4 @@ def run(report: Report, quick: bool = False) -> None:
                 )
                 if (dtype, d, h) in BOUNDS:
                     report.check(f"log-joints {dtype} D={d} H={h} of sgemm", ratio, low=BOUNDS[dtype, d, h])
+    run_exhaustive(report, sgemm, cores, quick)

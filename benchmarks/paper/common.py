@@ -106,6 +106,8 @@ def experiment(name: str, arguments: list[str] | None, seeds: int = 1) -> Iterat
     parser.add_argument(
         "--images", help="folder with train-*.tar and test-*.tar of CIFAR-10; else patches of photographs"
     )
+    parser.add_argument("--digits", action="store_true", help="scikit-learn's digits in place of images")
+    parser.add_argument("--size", type=int, default=32, help="height and width of the patches")
     parser.add_argument("--components", type=int, default=800, help="C")
     parser.add_argument("--seeds", type=int, default=seeds, help="repetitions of each setting")
     parser.add_argument("--output", default="benchmark-output", help="folder of the table and the figure")
@@ -114,16 +116,27 @@ def experiment(name: str, arguments: list[str] | None, seeds: int = 1) -> Iterat
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="vmfa-paper-") as folder:
-        if options.quick:
-            patches = images.photograph_patches(3600, 8)
-            train, test, components = patches[:3000], patches[3000:], 30
-        else:
-            made = images.prepare(folder, options.images)
-            train, test = (np.asarray(zarr.open_array(path, mode="r")[:]) for path in (made.train, made.test))
-            components = options.components
+        train, test = _rows(options, folder)
+        components = min(options.components, 30) if options.quick else options.components
         print(f"{name}: {train.shape} and {test.shape} {train.dtype}, C = {components}, on {describe()}", flush=True)
         fit_local(train[:500], n_components=4, max_iter=1, max_warmup_iter=1)  # kernels ready before the first clock
         yield Experiment(name, train, test, components, range(options.seeds), output)
+
+
+def _rows(options: argparse.Namespace, folder: str) -> tuple[np.ndarray, np.ndarray]:
+    """Training and test rows."""
+    if options.digits:
+        from sklearn.datasets import load_digits
+
+        digits = load_digits().images.astype(np.uint8)[..., None]
+        return digits[:1500], digits[1500:]
+    if options.images:
+        made = images.prepare(folder, options.images)
+        train, test = (np.asarray(zarr.open_array(path, mode="r")[:]) for path in (made.train, made.test))
+        return train, test
+    n, size = (3000, 8) if options.quick else (50_000, options.size)
+    patches = images.photograph_patches(n + n // 5, size)
+    return patches[:n], patches[n:]
 
 
 def means(rows: Iterable[Row], key: str = "setting") -> dict[Any, Row]:
