@@ -17,8 +17,8 @@ from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.iteration import run_pass
 from vmfa_dask.em.m_step import merge
 from vmfa_dask.em.plan import Plan
-from vmfa_dask.em.seeding import write_given_start
 from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.start import write_given_start
 from vmfa_dask.values import Statistics
 
 SETTINGS = Settings(

@@ -45,7 +45,7 @@ class RunContext:
         self.rows, self.settings, self.plan, self.storage, self.cores = rows, settings, plan, storage, cores
         self._lock = threading.RLock()
         self._mixture: Mixture | None = None
-        self._precision: Precision | None = None
+        self._precision: tuple[int, Precision] | None = None
         self._graph: tuple[int, NeighborGraph] | None = None
         self._accumulators: Moments | None = None
 
@@ -69,7 +69,6 @@ class RunContext:
                 self._mixture = Mixture(
                     **whole, feature_shape=self.rows.feature_shape, offset=self.offset(), version=version
                 )
-                self._precision = None
             return self._mixture
 
     def _patch(self, kind: str, version: int, block: int) -> Arrays | None:
@@ -78,12 +77,13 @@ class RunContext:
         return read_patch(self.storage, kind, version, block) if splits else None
 
     def precision(self, version: int) -> Precision:
-        """Derived arrays of a version."""
+        """Derived arrays of a version, for the task that holds `Cores.exclusive`: their memory serves the next one."""
         with self._lock:
             mixture = self.mixture(version)
-            if self._precision is None:
-                self._precision = derive(mixture, self.cores)
-            return self._precision
+            if self._precision is None or self._precision[0] != version:
+                old = self._precision[1] if self._precision else None
+                self._precision = version, derive(mixture, self.cores, old)
+            return self._precision[1]
 
     def accumulators(self) -> Moments:
         """Zeros to sum the moments of one partial E-step in, for the task that holds `Cores.exclusive`.

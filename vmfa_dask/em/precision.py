@@ -71,8 +71,21 @@ def packed_bytes(n_components: int, n_factors: int, n_features: int, itemsize: i
     return int(np.prod(_packed_shape(n_components, n_factors, n_features, itemsize))) * itemsize
 
 
-def derive(mixture: Mixture, cores: Cores) -> Precision:
-    """Precision of a mixture; complexity O(C·D·H²)."""
+def _memory(old: NDArray[Any] | None, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Memory of an array that is not needed any more, where it is large enough, else new memory."""
+    size = int(np.prod(shape))
+    if old is not None and old.dtype == dtype and old.size >= size:
+        reused: NDArray[Any] = old.reshape(-1)[:size].reshape(shape)
+        return reused
+    return _aligned(shape, dtype)
+
+
+def derive(mixture: Mixture, cores: Cores, old: Precision | None = None) -> Precision:
+    """Precision of a mixture; complexity O(C·D·H²).
+
+    `old` is a precision that nobody uses any more: its memory is written again, as fresh pages for a copy of the model
+    take as long as filling them.
+    """
     c, d, h = mixture.n_components, mixture.n_features, mixture.n_factors
     cholesky, log_norms, conditions = np.empty((c, h, h)), np.empty(c), np.empty(c)
     arrays = (mixture.means, mixture.loadings, mixture.noise_variances)
@@ -80,14 +93,15 @@ def derive(mixture: Mixture, cores: Cores) -> Precision:
         lambda a, b: factorize(arrays[1], arrays[2], mixture.weights, a, b, cholesky, log_norms, conditions),
         cores.split(c),
     )
-    packed = _aligned(_packed_shape(c, h, d, mixture.means.dtype.itemsize), mixture.means.dtype)
+    dtype = mixture.means.dtype
+    packed = _memory(old.packed if old else None, _packed_shape(c, h, d, dtype.itemsize), dtype)
     every = np.arange(c, dtype=np.int32)
     cores.run(lambda a, b: pack(*arrays, cholesky, every, a, b, packed), cores.split(c))
-    cancels = (conditions > _LARGEST_EXCESS_PER_FEATURE * d) & (mixture.means.dtype == np.float32)
+    cancels = (conditions > _LARGEST_EXCESS_PER_FEATURE * d) & (dtype == np.float32)
     chosen = np.flatnonzero(cancels).astype(np.int32)
     precise_slot = np.full(c, -1, np.int32)
     precise_slot[chosen] = np.arange(len(chosen))
-    packed_precise = _aligned(_packed_shape(len(chosen), h, d, 8), np.float64)
+    packed_precise = _memory(old.packed_precise if old else None, _packed_shape(len(chosen), h, d, 8), np.dtype(float))
     cores.run(lambda a, b: pack(*arrays, cholesky, chosen, a, b, packed_precise), cores.split(len(chosen)))
     with np.errstate(divide="ignore"):
         log_weights = np.log(mixture.weights)

@@ -72,9 +72,15 @@ def factorize(
         log_determinant = 0.0
         gram = out_cholesky[c]
         gram[:] = 0.0
+        # One logarithm for up to four features, while their product is far from the ends of float64's range.
+        product = 1.0
         for d in range(n_features):
-            log_determinant += np.log(np.float64(noise_variances[c, d]))
-            deviation[d] = 1.0 / np.sqrt(np.float64(noise_variances[c, d]))
+            variance = np.float64(noise_variances[c, d])
+            deviation[d] = 1.0 / np.sqrt(variance)
+            product *= variance
+            if d % 4 == 3 or d == n_features - 1 or not 1e-100 < product < 1e100:
+                log_determinant += np.log(product)
+                product = 1.0
         for h in range(n_factors):
             for d in range(n_features):
                 whitened[h, d] = loadings[c, h, d] * deviation[d]
