@@ -158,7 +158,7 @@ def axes(title: str, x: str, y: str) -> tuple[Any, Any]:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, ax = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
+    figure, ax = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     ax.set(title=title, xlabel=x, ylabel=y)
     ax.grid(alpha=0.3)
     return figure, ax
@@ -167,19 +167,22 @@ def axes(title: str, x: str, y: str) -> tuple[Any, Any]:
 def scatter_quality(
     rows: list[Row], experiment: Experiment, baseline: str, title: str, x: str = "joints_per_row"
 ) -> None:
-    """NLL relative to a baseline against the work of a fit, a point per setting."""
+    """NLL relative to a baseline against the work of a fit: a point per setting, with the standard error over seeds."""
     found = means(rows)
     base = found[baseline]["nll_test"]
     label = {"joints_per_row": "joints per row until convergence", "seconds": "seconds"}[x]
     figure, ax = axes(title, label, f"test NLL relative to {baseline} (%)")
     for name, row in found.items():
-        y = 100 * (row["nll_test"] - base) / abs(base)
-        ax.scatter(row[x], y, s=36)
-        ax.annotate(str(name), (row[x], y), xytext=(5, 4), textcoords="offset points", fontsize=8)
+        relative = [100 * (r["nll_test"] - base) / abs(base) for r in rows if r["setting"] == name]
+        y = float(np.mean(relative))
+        spread = float(np.std(relative, ddof=1) / len(relative) ** 0.5) if len(relative) > 1 else 0.0
+        ax.errorbar(row[x], y, yerr=spread, fmt="o", capsize=3, label=name)
+        fewer = found[baseline]["joints"] / max(row["joints"], 1)
         print(
-            f"  {name:32s} {y:+7.3f} %  {found[baseline]['joints'] / max(row['joints'], 1):6.1f} x fewer joints  "
+            f"  {name:32s} {y:+7.3f} ± {spread:.3f} %  {fewer:6.1f} x fewer joints  "
             f"{row['warmup']:.1f} / {row['iterations']:.1f} iterations  {row['seconds']:.1f} s"
         )
     ax.set_xscale("log")
+    ax.legend(bbox_to_anchor=(1.02, 1), loc="upper left", fontsize=8, frameon=False)
     ax.axhline(0, color="0.5", linewidth=0.8)
     figure.savefig(experiment.figure, dpi=130)
