@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vmfa_dask.kernels.compile import kernel
+from vmfa_dask.kernels.compile import inline, kernel
 from vmfa_dask.kernels.random import RESTING, SEARCH, draw_integer
 
 
@@ -125,6 +125,37 @@ def group_by_component(
             out_slots[i, k] = slot
 
 
+@inline
+def _keep(value: Any, component: Any, n: Any, kept: Any, out_components: Any) -> Any:
+    """Insert a log-joint among the n largest, best first; returns their number. Ties go to the smaller component."""
+    n_kept = kept.shape[0]
+    if n == n_kept and (value < kept[n - 1] or (value == kept[n - 1] and component > out_components[n - 1])):
+        return n
+    j = n if n < n_kept else n_kept - 1
+    while j > 0 and (value > kept[j - 1] or (value == kept[j - 1] and component < out_components[j - 1])):
+        kept[j] = kept[j - 1]
+        out_components[j] = out_components[j - 1]
+        j -= 1
+    kept[j] = value
+    out_components[j] = component
+    return min(n + 1, n_kept)
+
+
+@inline
+def _normalize(kept: Any, n: Any, best: Any, out_components: Any, out_responsibilities: Any) -> Any:
+    """Responsibilities of n kept log-joints, whose largest is `best`; returns the logarithm of their sum."""
+    total = 0.0
+    for k in range(n):
+        out_responsibilities[k] = np.exp(kept[k] - best)
+        total += out_responsibilities[k]
+    for k in range(n):
+        out_responsibilities[k] /= total
+    for k in range(n, kept.shape[0]):
+        out_components[k] = -1
+        out_responsibilities[k] = 0.0
+    return best + np.log(total) if n > 0 else -np.inf
+
+
 @kernel
 def truncate_all(
     log_joints: Any,
@@ -151,28 +182,10 @@ def truncate_all(
                 kept[n] = value
                 out_components[i, n] = c
                 n += 1
-                continue
-            if value == -np.inf or (n == n_kept and value <= kept[n - 1]):
-                continue
-            j = n if n < n_kept else n_kept - 1
-            while j > 0 and value > kept[j - 1]:
-                kept[j] = kept[j - 1]
-                out_components[i, j] = out_components[i, j - 1]
-                j -= 1
-            kept[j] = value
-            out_components[i, j] = c
-            n = min(n + 1, n_kept)
-        total = 0.0
-        for k in range(n):
-            out_responsibilities[i, k] = np.exp(kept[k] - best)
-            total += out_responsibilities[i, k]
-        for k in range(n):
-            out_responsibilities[i, k] /= total
-        for k in range(n, n_kept):
-            out_components[i, k] = -1
-            out_responsibilities[i, k] = 0.0
+            elif value > -np.inf:
+                n = _keep(value, c, n, kept, out_components[i])
         out_best[i] = best
-        out_free_energy[i] = best + np.log(total) if n > 0 else -np.inf
+        out_free_energy[i] = _normalize(kept, n, best, out_components[i], out_responsibilities[i])
 
 
 @kernel
@@ -199,30 +212,11 @@ def truncate(
     out_best : (n,) float64, largest log-joint
     out_free_energy : (n,) float64, log Σ_{c in K_n} p(c, x), the row's term of the free energy
     """
-    n_kept = out_components.shape[1]
-    kept = np.empty(n_kept)
+    kept = np.empty(out_components.shape[1])
     for i in range(first, last):
         n = 0
         for k in range(sizes[i]):
-            c, value = candidates[i, k], log_joints[slots[i, k]]
-            if n == n_kept and (value < kept[n - 1] or (value == kept[n - 1] and c > out_components[i, n - 1])):
-                continue
-            j = n if n < n_kept else n_kept - 1
-            while j > 0 and (value > kept[j - 1] or (value == kept[j - 1] and c < out_components[i, j - 1])):
-                kept[j] = kept[j - 1]
-                out_components[i, j] = out_components[i, j - 1]
-                j -= 1
-            kept[j] = value
-            out_components[i, j] = c
-            n = min(n + 1, n_kept)
-        total = 0.0
-        for k in range(n):
-            out_responsibilities[i, k] = np.exp(kept[k] - kept[0])
-            total += out_responsibilities[i, k]
-        for k in range(n):
-            out_responsibilities[i, k] /= total
-        for k in range(n, n_kept):
-            out_components[i, k] = -1
-            out_responsibilities[i, k] = 0.0
-        out_best[i] = kept[0] if n > 0 else -np.inf
-        out_free_energy[i] = kept[0] + np.log(total) if n > 0 else -np.inf
+            n = _keep(log_joints[slots[i, k]], candidates[i, k], n, kept, out_components[i])
+        best = kept[0] if n > 0 else -np.inf
+        out_best[i] = best
+        out_free_energy[i] = _normalize(kept, n, best, out_components[i], out_responsibilities[i])
