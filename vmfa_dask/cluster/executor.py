@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from distributed import CancelledError, Client
-from distributed.comm.core import CommClosedError
 
 from vmfa_dask.cluster.context import RunReference, run_task
-from vmfa_dask.cluster.workers import WorkerWatch, address_of
+from vmfa_dask.cluster.workers import WorkerWatch, check_connection, naming_a_lost_scheduler
 from vmfa_dask.em.executor import SchedulerLost
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.settings import Settings
@@ -44,6 +43,7 @@ class DaskExecutor:
 
     def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
         """A future. Its key starts with `name`, which is what the dashboard groups and labels by."""
+        check_connection(self._client)
         # A key that was used before would silently return the old result, so keys count up and carry the run.
         key = (f"{name}-{self._reference.run}-{next(self._sequence):06d}", index)
         future = self._client.submit(run_task, self._reference, function, *arguments, key=key, pure=False)
@@ -59,11 +59,10 @@ class DaskExecutor:
             When the connection to the scheduler broke.
         """
         try:
-            return list(self._client.gather(list(handles)))
-        except (CancelledError, CommClosedError) as error:
-            if self._client.status == "running":
-                raise
-            raise SchedulerLost(f"lost the scheduler at {address_of(self._client)}") from error
+            with naming_a_lost_scheduler(self._client):
+                return list(self._client.gather(list(handles)))
+        except (CancelledError, SchedulerLost):
+            raise
         except BaseException:
             # All that is alive, not these handles alone: the error's traceback holds the frames that hold the others.
             self._client.cancel(list(self._futures), force=True)

@@ -1,16 +1,47 @@
 """The workers of a cluster: waiting for the first ones, and telling which ones came and went during a run.
 
-May import: distributed.
+May import: em, distributed.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from distributed import Client, TimeoutError
+from distributed import CancelledError, Client, TimeoutError
+from distributed.comm.core import CommClosedError
+
+from vmfa_dask.em.executor import SchedulerLost
 
 logger = logging.getLogger(__name__)
+
+
+# What a call to a scheduler that went away ends with, depending on the moment.
+_LOSSES = (CancelledError, CommClosedError, TimeoutError, OSError)
+
+
+@contextmanager
+def naming_a_lost_scheduler(client: Client) -> Iterator[None]:
+    """Turn what the enclosed lines end with into `SchedulerLost` when the connection to the scheduler is gone."""
+    try:
+        yield
+    except _LOSSES as error:
+        if client.status == "running":
+            raise
+        raise SchedulerLost(f"lost the scheduler at {address_of(client)}") from error
+
+
+def check_connection(client: Client) -> None:
+    """Refuse a client whose scheduler went away: tasks that are submitted to it wait forever.
+
+    Raises
+    ------
+    SchedulerLost
+    """
+    if client.status in ("closing", "closed"):
+        raise SchedulerLost(f"lost the scheduler at {address_of(client)}")
 
 
 class WorkerWatch:
@@ -26,8 +57,21 @@ class WorkerWatch:
         self._known = set(workers_of(client))
 
     def look(self) -> None:
-        """Compare the workers that are there now with those of the last look."""
-        now = set(workers_of(self._client))
+        """Compare the workers that are there now with those of the last look.
+
+        Raises
+        ------
+        SchedulerLost
+            When the connection to the scheduler is gone.
+        """
+        try:
+            with naming_a_lost_scheduler(self._client):
+                now = set(workers_of(self._client))
+        except _LOSSES as error:
+            if isinstance(error, SchedulerLost):
+                raise
+            logger.debug("the scheduler does not tell its workers: %s", error)
+            return
         for address in sorted(self._known - now):
             logger.warning("lost worker %s; its tasks run again elsewhere", address)
         for address in sorted(now - self._known):

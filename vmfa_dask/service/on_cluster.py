@@ -20,7 +20,7 @@ from vmfa_dask.cluster.executor import DaskExecutor
 from vmfa_dask.cluster.memory import check_memory, smallest_limit
 from vmfa_dask.cluster.versions import check_versions
 from vmfa_dask.cluster.warmup import warm_up
-from vmfa_dask.cluster.workers import shares_process, wait_for_workers
+from vmfa_dask.cluster.workers import naming_a_lost_scheduler, shares_process, wait_for_workers
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.rows import ArrayRows, RowSource
@@ -52,8 +52,9 @@ def check_cluster(
     client: Any, projection: Mapping[str, int], timeout: float, threads: int | None, scratch: str | None
 ) -> CheckedCluster:
     """Refuse what cannot work before the first task: no workers, other versions of packages, too little memory."""
-    workers = wait_for_workers(client, timeout)
-    check_versions(client)
+    with naming_a_lost_scheduler(client):
+        workers = wait_for_workers(client, timeout)
+        check_versions(client)
     cache = check_memory(projection, smallest_limit(workers))
     return CheckedCluster(client, shares_process(client, workers), cache, threads, scratch)
 
@@ -105,7 +106,8 @@ def _exchange_folder(kept: KeptRun | None, cluster: CheckedCluster, name: str) -
     else:
         path = tempfile.mkdtemp(prefix=f"vmfa-{name}-", dir=cluster.scratch)
     try:
-        blind = _workers_that_miss(cluster.client, path)
+        with naming_a_lost_scheduler(cluster.client):
+            blind = _workers_that_miss(cluster.client, path)
         if blind and kept is not None and kept.remote and cluster.scratch is None:
             yield kept.exchange(name)
         elif blind:
