@@ -21,6 +21,11 @@ from benchmarks.machine import describe
 from vmfa_dask import Fit, fit_local
 
 Row = dict[str, Any]
+# One colour per setting: there are up to thirteen.
+_COLORS = [
+    f"tab:{name}" for name in ("blue", "orange", "green", "red", "purple", "brown", "pink", "gray", "olive", "cyan")
+]
+_COLORS += ["black", "gold", "navy", "lime", "teal", "salmon", "plum", "tan"]
 
 
 @dataclass(frozen=True)
@@ -172,17 +177,20 @@ def scatter_quality(
     base = found[baseline]["nll_test"]
     label = {"joints_per_row": "joints per row until convergence", "seconds": "seconds"}[x]
     figure, ax = axes(title, label, f"test NLL relative to {baseline} (%)")
-    for name, row in found.items():
+    for color, (name, row) in zip(_COLORS, found.items(), strict=False):
         relative = [100 * (r["nll_test"] - base) / abs(base) for r in rows if r["setting"] == name]
         y = float(np.mean(relative))
         spread = float(np.std(relative, ddof=1) / len(relative) ** 0.5) if len(relative) > 1 else 0.0
-        ax.errorbar(row[x], y, yerr=spread, fmt="o", capsize=3, label=name)
+        ax.errorbar(row[x], y, yerr=spread, fmt="o", capsize=3, label=name, color=color)
         fewer = found[baseline]["joints"] / max(row["joints"], 1)
         print(
             f"  {name:32s} {y:+7.3f} ± {spread:.3f} %  {fewer:6.1f} x fewer joints  "
             f"{row['warmup']:.1f} / {row['iterations']:.1f} iterations  {row['seconds']:.1f} s"
         )
     ax.set_xscale("log")
+    ax.margins(y=0.1)
+    if max(abs(100 * (row["nll_test"] - base) / base) for row in found.values()) > 1:
+        ax.set_yscale("symlog", linthresh=0.1)  # what was not trained is far away from all that was
     ax.legend(bbox_to_anchor=(1.02, 1), loc="upper left", fontsize=8, frameon=False)
     ax.axhline(0, color="0.5", linewidth=0.8)
     figure.savefig(experiment.figure, dpi=130)
