@@ -50,7 +50,7 @@ class Outcome:
 def quiet_cluster(n_workers: int) -> LocalCluster:
     """Worker processes whose losses fill no pages of the log.
 
-    Dask gives a task up when four workers died while they ran it, as it may be what kills them. Here it is we who do, and
+    Dask gives a task up when four workers died while they ran it, as it may be what kills them. Here we do, and
     on a slow machine all kills of a fit can meet one task.
     """
     with dask.config.set({"distributed.scheduler.allowed-failures": MOST_KILLS_PER_FIT}):
