@@ -17,7 +17,7 @@ from scipy.stats import multivariate_normal
 from tests.samples import write_store
 from vmfa_dask import Mixture, NeighborGraph, Start, fit_local
 
-N = 100_000
+N = 50_000
 COVARIANCES = (np.array([[5.0, 2], [2, 6]]), np.array([[4.0, 2], [2, 3]]))
 
 
