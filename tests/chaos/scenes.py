@@ -92,8 +92,9 @@ def _kill_at_random(
     workers: LocalCluster, rng: random.Random, n_kills: int, number: int, stop: threading.Event, killed: list[int]
 ) -> None:
     while killed[0] < n_kills and not stop.wait(rng.uniform(0.0, 1.2)):
-        arrived = [nanny for nanny in list(workers.workers.values()) if nanny.status.name == "running"]
-        alive = [nanny.process for nanny in arrived if nanny.process is not None and nanny.process.pid]
+        # A nanny is "running" while its new process starts, and gives up one that is killed before it has come.
+        processes = [nanny.process for nanny in list(workers.workers.values()) if nanny.process is not None]
+        alive = [process for process in processes if process.status.name == "running" and process.pid]
         together = len(alive) if number % 5 == 4 and killed[0] == 0 else 1
         for process in rng.sample(alive, min(together, len(alive), n_kills - killed[0])):
             try:
