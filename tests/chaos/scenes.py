@@ -24,6 +24,9 @@ from vmfa_dask import IterationRecord, fit_distributed
 # A driver starts, connects and loads its kernels in a few seconds; the bound is for a hang, not for speed.
 PATIENCE_SECONDS = 180.0
 MOST_KILLS_PER_FIT = 10
+# A LocalCluster looks a while after the loss of a worker (15 s) whether there is a new one under its name, and gives the
+# name up for good when that one has just been killed as well.
+PATIENT_CLUSTER = {"distributed.deploy.lost-worker-timeout": "1h"}
 
 
 @dataclass
@@ -60,7 +63,11 @@ def quiet_cluster(n_workers: int) -> LocalCluster:
 def kill_workers(store: str, expected: str, rng: random.Random, n_fits: int, kills_per_fit: int) -> Outcome:
     """Workers of a cluster die at random moments of a fit, once all of them together; nannies start new ones."""
     outcome = Outcome("workers killed")
-    with quiet_cluster(3) as workers, Client(workers, set_as_default=False) as client:
+    with (
+        dask.config.set(PATIENT_CLUSTER),
+        quiet_cluster(3) as workers,
+        Client(workers, set_as_default=False) as client,
+    ):
         for number in range(n_fits):
             workers.scale(3)  # a worker that is killed before it has come is given up by its nanny
             client.wait_for_workers(3, timeout=60)
