@@ -6,19 +6,33 @@ and there is nothing to abort. So each kernel releases the GIL and takes a range
 set, except in `reduction`, which may reorder one sum: flags that assume away NaN or infinity never are.
 
 Compiled code is kept on disk (`NUMBA_CACHE_DIR`, or `__pycache__` beside the source). Processes that start together
-may write one cache at once: `warm_up` therefore compiles under a file lock (see `cluster.warmup`).
+may write one cache at once: `warm_up` therefore compiles under a file lock (see `cluster.warmup`). Numba notices that
+the file of a kernel has changed, but not the files of what is compiled into it; so the names under which code is kept
+carry a hash of all sources of this room, and an updated checkout never runs old code.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from importlib.resources import files
 from typing import Any
 
 from numba import njit
 
 
+def _hash_of_sources() -> str:
+    sources = (file for file in files(__package__).iterdir() if file.name.endswith(".py"))
+    ordered = sorted(sources, key=lambda file: file.name)
+    return hashlib.sha256(b"".join(file.read_bytes() for file in ordered)).hexdigest()[:10]
+
+
+_SOURCES = _hash_of_sources()
+
+
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     """Compile lazily, nogil; kept on disk unless no folder for that can be written (Numba refuses at once then)."""
+    function.__qualname__ = f"{function.__qualname__}_{_SOURCES}"
     try:
         return njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:
