@@ -54,10 +54,11 @@ def test_packed_parameters(precision: str, n_factors: int, n_features: int) -> N
     flat = p.packed.transpose(0, 2, 1, 3).reshape(6, n_factors + 2, -1)
     assert not flat[:, :, n_features:].any()
     rounding = {"float32": 2e-7, "float64": 1e-13}[precision]
-    np.testing.assert_array_equal(flat[:, 0, :n_features], mixture.means)
-    np.testing.assert_allclose(flat[:, 1, :n_features], 1 / dense.noise_variances, rtol=rounding)
+    deviations = np.sqrt(dense.noise_variances)
+    np.testing.assert_allclose(flat[:, 0, :n_features], -dense.means / deviations, rtol=rounding)
+    np.testing.assert_allclose(flat[:, 1, :n_features], 1 / deviations, rtol=rounding)
     for c in range(6):
-        whitened = np.linalg.solve(p.cholesky[c], dense.loadings[c] / dense.noise_variances[c])
+        whitened = np.linalg.solve(p.cholesky[c], dense.loadings[c] / deviations[c])
         found = flat[c, 2:, :n_features]
         np.testing.assert_allclose(found, whitened, rtol=rounding, atol=rounding * np.abs(whitened).max(initial=0))
 

@@ -118,18 +118,22 @@ def pack(
 ) -> None:
     """Packed parameters (see `projections`) of components ``which[first:last]`` in the dtype of out_packed.
 
-    out_packed (len(which), blocks, H + 2, lanes); features beyond D are zero. W = R⁻¹ΛᵀD⁻¹ is formed in float64.
+    out_packed (len(which), blocks, H + 2, lanes); features beyond D are zero. Wσ = R⁻¹ΛᵀD⁻¹σ is formed in float64; μ/σ
+    takes 1/σ as it is rounded in out_packed, so that rounding moves a mean, but does not add to the distance of a row
+    that lies on it.
     """
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
     n_blocks, lanes = out_packed.shape[1], out_packed.shape[3]
     flat = np.zeros((n_factors + 2, n_blocks * lanes))
     scaled = np.empty((n_factors, n_features))
     inverse = np.empty((n_factors, n_factors))
+    rounded = np.empty(1, out_packed.dtype)
     for k in range(first, last):
         c = which[k]
         for d in range(n_features):
-            flat[0, d] = means[c, d]
-            flat[1, d] = 1.0 / np.float64(noise_variances[c, d])
+            rounded[0] = 1.0 / np.sqrt(np.float64(noise_variances[c, d]))
+            flat[0, d] = -np.float64(means[c, d]) * rounded[0]
+            flat[1, d] = rounded[0]
         if n_factors > 0:
             _inverse_of_lower(cholesky[c], inverse)
             for h in range(n_factors):

@@ -1,10 +1,12 @@
-"""The inner loop of every log-joint: centred quadratic form and whitened projections of a few rows at once.
+"""The inner loop of every log-joint: whitened quadratic form and whitened projections of a few rows at once.
 
 For a component with mean μ, noise variances σ² and whitened projection W = R⁻¹ΛᵀD⁻¹ (H, D), where L = I + ΛᵀD⁻¹Λ = RRᵀ,
 a row x with t = x − μ needs Σ t²/σ² and Wt (paper, appendix on avoiding inversions; one projection suffices, because
-tᵀΣ⁻¹t = Σ t²/σ² − ‖Wt‖²). Parameters of one component are *packed*: for each vector of features its mean, its inverse
-noise and its H projections lie together, ``(blocks, H + 2, lanes)``, so that one stream is read (rows of a power of two
-times 4 KiB would otherwise fall into the same cache sets) and each value is loaded once for all rows of the tile.
+tᵀΣ⁻¹t = Σ t²/σ² − ‖Wt‖²). Both come from u = t/σ = x/σ − μ/σ, one instruction: Σ u² and (Wσ)u.
+
+Parameters of one component are *packed*: for each vector of features −μ/σ, 1/σ and the H projections Wσ lie together,
+``(blocks, H + 2, lanes)``, so that one stream is read (rows of a power of two times 4 KiB would otherwise fall into the
+same cache sets) and each value is loaded once for all rows of the tile.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from vmfa_dask.kernels import vector
 
 # Registers beside the accumulators: one vector of parameters and the row values in flight.
 _SPARE_REGISTERS = 3
-_MOST_ROWS = 8
+_MOST_ROWS = 12
 
 
 def rows_per_tile(n_factors: int) -> int:
@@ -127,17 +129,17 @@ class _Projection:
         def parameter(kind: int) -> Any:
             return vector.load(builder, address, vector.INT64(kind * self.lanes), self.work, lanes)
 
-        mean, precision = parameter(0), parameter(1)
-        centred = []
+        shift, scale = parameter(0), parameter(1)
+        whitened = []
         for k, row in enumerate(self.rows):
             value = vector.load(builder, row, feature, self.stored_type, lanes)
-            t = builder.fsub(vector.to_float(builder, value, self.stored, self.work), mean)
-            sums[k * stride] = vector.fused(builder, builder.fmul(t, precision), t, sums[k * stride])
-            centred.append(t)
+            u = vector.fused(builder, vector.to_float(builder, value, self.stored, self.work), scale, shift)
+            sums[k * stride] = vector.fused(builder, u, u, sums[k * stride])
+            whitened.append(u)
         for h in range(self.factors):
             projection = parameter(2 + h)
-            for k, t in enumerate(centred):
-                sums[k * stride + 1 + h] = vector.fused(builder, t, projection, sums[k * stride + 1 + h])
+            for k, u in enumerate(whitened):
+                sums[k * stride + 1 + h] = vector.fused(builder, u, projection, sums[k * stride + 1 + h])
         return sums
 
     def emit(self) -> None:
