@@ -24,8 +24,8 @@ from vmfa_dask import IterationRecord, fit_distributed
 # A driver starts, connects and loads its kernels in a few seconds; the bound is for a hang, not for speed.
 PATIENCE_SECONDS = 180.0
 MOST_KILLS_PER_FIT = 10
-# A LocalCluster looks a while after the loss of a worker (15 s) whether there is a new one under its name, and gives the
-# name up for good when that one has just been killed as well.
+# A LocalCluster looks a while after the loss of a worker (15 s) whether there is a new one under its name, and gives
+# the name up for good when that one has just been killed as well.
 PATIENT_CLUSTER = {"distributed.deploy.lost-worker-timeout": "1h"}
 
 
