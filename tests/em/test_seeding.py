@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from scipy.stats import chisquare, kstest
+from scipy.stats import chisquare, kstest, multivariate_normal
+from sklearn.cluster import KMeans
+from sklearn.decomposition import FactorAnalysis
 
-from tests.em.runs import make_context
+from tests.em.runs import make_context, train
 from tests.samples import draw, images, make_mixture
 from tests.twins.seeding import proposal, squared_distances, third_seed
 from vmfa_dask.em.context import RunContext
@@ -14,7 +18,7 @@ from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.initialization import initialize
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.start import initial_components
-from vmfa_dask.em.storage import START
+from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
 
 LEVEL = 1e-3
 
@@ -192,3 +196,66 @@ def test_noise_fills_the_range_of_each_feature() -> None:
         assert kstest(scaled, "uniform").pvalue > LEVEL
     assert np.all(mixture.noise_variances == 1.0)
     assert len(rows_of(context)) == 0
+
+
+def clusters(data: np.ndarray, **numbers: Any) -> tuple[RunContext, np.ndarray]:
+    """A start from k-means and factor analyzers, and the cluster of each row."""
+    settings = Settings(6, 2, init_params="k-means+fa", precision="float64", tol=0.0, random_state=1, **numbers)
+    context, n_distinct = seeded(data, settings, n_groups=3)
+    assert n_distinct == 6
+    kept = [context.storage.read(POSTERIOR, 0, g)["components"] for g in range(len(context.plan.groups))]
+    return context, np.concatenate(kept)
+
+
+def test_kmeans_fa_is_what_scikit_learn_finds() -> None:
+    """Lloyd's algorithm from the same seeds, and the maximum-likelihood factor analyzer of each cluster."""
+    data = draw(make_mixture(6, 8, 2), 1500, dtype="float64")
+    context, kept = clusters(data)
+    seeds, _ = seeded(data, Settings(6, 2, precision="float64", random_state=1), n_groups=3)
+    known = KMeans(6, init=seeds.mixture(0).means, n_init=1, tol=0.0, max_iter=300).fit(data)
+    np.testing.assert_array_equal(kept[:, 0], known.labels_)
+    mixture = context.mixture(0)
+    for c in range(6):
+        members = data[known.labels_ == c]
+        analyzer = FactorAnalysis(2, svd_method="lapack", tol=1e-10, max_iter=20_000).fit(members)
+        found = mixture.loadings[c].T @ mixture.loadings[c] + np.diag(mixture.noise_variances[c])
+        np.testing.assert_allclose(mixture.weights[c], len(members) / len(data), rtol=1e-9)
+        np.testing.assert_allclose(mixture.means[c] + mixture.offset, members.mean(axis=0), rtol=1e-6, atol=1e-6)
+        likelihood = multivariate_normal(mixture.means[c] + mixture.offset, found).logpdf(members).mean()
+        assert likelihood > analyzer.score(members) - 0.02  # EM ends by its tolerance, from another start
+
+
+def test_kmeans_fa_keeps_the_cluster_and_fills_the_rest() -> None:
+    data = draw(make_mixture(6, 8, 2), 600)
+    context, kept = clusters(data)
+    assert kept.shape == (600, 3)
+    assert (np.sort(kept, axis=1)[:, 1:] > np.sort(kept, axis=1)[:, :-1]).all()
+    assert len(np.unique(kept[:, 1])) == 6
+    kinds = {kind for kind, *_ in context.storage._arrays}  # type: ignore[attr-defined]
+    assert kinds == {START, PARAMETERS, GRAPH, POSTERIOR}
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"covariance_type": "diagonal", "n_factors": 0},
+        {"noise": "shared", "search": "exhaustive"},
+        {"empty_components": "split", "neighborhood": (3, 2, 1), "search_every": 2},
+    ],
+)
+def test_kmeans_fa_begins_every_kind_of_run(numbers: dict[str, Any]) -> None:
+    data = draw(make_mixture(6, 8, 2), 600)
+    settings = Settings(
+        **{
+            "n_components": 6,
+            "n_factors": 2,
+            "init_params": "k-means+fa",
+            "max_warmup_iter": 3,
+            "max_iter": 3,
+            **numbers,
+        }
+    )
+    state, mixture = train(make_context(data, settings))
+    assert np.isclose(mixture.weights.sum(), 1.0)
+    energies = [record.free_energy for record in state.records if record.phase == "training"]
+    assert (np.diff(energies) > -1e-6 * np.abs(energies[0])).all()

@@ -12,6 +12,7 @@ from vmfa_dask.em.precision import Precision, derive
 from vmfa_dask.em.rows import RowSource, n_features_of
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.splitting import read_patch, split_neighbors, split_parameters
+from vmfa_dask.em.stages import Stage, StageStorage
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, START, Arrays, Storage
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.values import Float64, Mixture, Moments, NeighborGraph
@@ -48,6 +49,15 @@ class RunContext:
         self._precision: tuple[int, Precision] | None = None
         self._graph: tuple[int, NeighborGraph] | None = None
         self._accumulators: Moments | None = None
+        self._stage: tuple[Stage, RunContext] | None = None
+
+    def stage(self, stage: Stage) -> RunContext:
+        """A stage of this run as this process sees it; the last one stays, as what it has loaded is large."""
+        with self._lock:
+            if self._stage is None or self._stage[0] != stage:
+                storage = StageStorage(self.storage, stage)
+                self._stage = stage, RunContext(self.rows, stage.settings, self.plan, storage, self.cores)
+            return self._stage[1]
 
     def offset(self) -> Float64:
         """Global offset of the run, (D,) float64."""
@@ -57,6 +67,7 @@ class RunContext:
         """Parameters of a version, put together from their component blocks."""
         with self._lock:
             if self._mixture is None or self._mixture.version != version:
+                self._stage = None  # a run that has parameters is past its stages
                 blocks = [self.storage.read(PARAMETERS, version, b) for b in range(len(self.plan.component_blocks))]
                 names = [name for name in PARAMETER_NAMES if name in blocks[0]]
                 whole = {n: blocks[0][n] if len(blocks) == 1 else np.concatenate([k[n] for k in blocks]) for n in names}

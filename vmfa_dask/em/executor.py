@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.stages import Stage, StageStorage
 from vmfa_dask.em.storage import Storage
 
 
@@ -63,3 +64,26 @@ class SerialExecutor:
     def results(self, handles: Sequence[Any]) -> list[Any]:
         """The handles."""
         return list(handles)
+
+
+def run_in_stage(context: RunContext, stage: Stage, function: Callable[..., Any], *arguments: Any) -> Any:
+    """A task of a stage, wherever the tasks of its run are done."""
+    return function(context.stage(stage), *arguments)
+
+
+class StageExecutor:
+    """Runs the tasks of a stage among those of its run."""
+
+    def __init__(self, executor: Executor, stage: Stage) -> None:
+        self._executor, self.stage = executor, stage
+        self.plan, self.settings = executor.plan, stage.settings
+        self.storage: Storage = StageStorage(executor.storage, stage)
+        self.shares_memory = executor.shares_memory
+
+    def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A handle of the run's executor; the stage is part of the task's name."""
+        return self._executor.submit(f"{self.stage.name}-{name}", index, run_in_stage, self.stage, function, *arguments)
+
+    def results(self, handles: Sequence[Any]) -> list[Any]:
+        """What the run's executor gives."""
+        return self._executor.results(handles)

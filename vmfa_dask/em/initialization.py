@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vmfa_dask.em import kmeans_plus_plus, seeding, tasks
-from vmfa_dask.em.executor import Executor
+from vmfa_dask.em import kmeans_fa, kmeans_plus_plus, seeding, tasks
+from vmfa_dask.em.executor import Executor, StageExecutor
 from vmfa_dask.em.start import Start, write_given_start
 
 
@@ -14,6 +14,8 @@ def initialize(executor: Executor, start: Start | None = None) -> int:
     if start is not None:
         write_given_start(executor.storage, executor.settings, executor.plan, start)
         return executor.settings.n_components
+    if executor.settings.init_params == "k-means+fa":
+        return _from_clusters(executor)
     surveys = [executor.submit("seed-survey", g, seeding.survey_group, g) for g in _groups(executor)]
     executor.results([executor.submit("seed-begin", 0, tasks.begin_run, *surveys)])
     return _METHODS[executor.settings.init_params](executor)
@@ -44,6 +46,14 @@ def _kmeans_plus_plus(executor: Executor) -> int:
     return int(executor.results([executor.submit("seed-rows", 0, tasks.initialize_from_rows, rows)])[0])
 
 
+def _from_clusters(executor: Executor) -> int:
+    clusters = StageExecutor(executor, kmeans_fa.kmeans_stage(executor.settings))
+    n_distinct = initialize(clusters)
+    kmeans_fa.start_from_clusters(executor, clusters)
+    return n_distinct
+
+
+# Ways from the survey of the rows to seeds.
 _METHODS: dict[str, Callable[[Executor], int]] = {
     "afkmc2": _afkmc2,
     "uniform": _uniform,

@@ -96,7 +96,7 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
         by_work = rows.n_rows * d * rows.dtype.itemsize // _GROUP_BYTES
         n_groups = max(2, min(_MOST_GROUPS, by_work, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c)))
     unit = rows.chunk_rows if rows.n_rows >= n_groups * rows.chunk_rows else 1
-    row_bytes = d * rows.dtype.itemsize + 20 * settings.search_size
+    row_bytes = d * rows.dtype.itemsize + 20 * settings.most_candidates
     tile_rows = max(64, TILE_BYTES // (d * min(rows.dtype.itemsize, 4)))
     block_rows = max(64, BLOCK_BYTES // row_bytes)
     if block_rows > unit > 1:
@@ -121,7 +121,7 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
     parts = min(len(plan.groups), 8) + 1
     return {
         "rows": block * d * (3 * rows.dtype.itemsize + converted),
-        "candidates": block * (28 * settings.search_size + 12 * settings.truncation),
+        "candidates": block * (28 * settings.most_candidates + 12 * settings.truncation),
         "model": 2 * c * d * (h + 2) * item + 2 * packed_bytes(c, h, d, item),
         "statistics": _parts_bytes(settings, d, parts),
         "process": 200 * 2**20,

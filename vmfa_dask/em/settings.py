@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-INITIALIZERS = ("afkmc2", "uniform", "k-means++", "noise")
+INITIALIZERS = ("afkmc2", "uniform", "k-means++", "k-means+fa", "noise")
 COVARIANCES = ("mfa", "diagonal", "isotropic")
 NOISES = ("component", "shared")
 SEARCHES = ("guided", "exhaustive")
@@ -59,8 +59,9 @@ class Settings:
     tol, warmup_tol : relative change of the free energy that ends training and warm-up (paper, convergence criterion)
     max_iter, max_warmup_iter : most iterations of training and of warm-up
     reg_covar : smallest noise variance, in squared units of the data
-    init_params : "afkmc2", "uniform", "k-means++" (C passes over the rows) or "noise" (means anywhere in the range of
-        the data); the paper's ablation on initialisation compares them
+    init_params : "afkmc2", "uniform", "k-means++" (C passes over the rows), "k-means+fa" (k-means from "afkmc2" seeds,
+        then a factor analyzer in each cluster; both end by `tol`, and each pass of k-means costs N·C distances) or
+        "noise" (means anywhere in the range of the data); the paper's ablation on initialisation compares them
     chain_length : length of the Markov chains of AFK-MC²
     random_state : seed; every draw is a hash of it
     precision : "float32" (parameters and kernels; sums over rows are float64) or "float64"
@@ -164,6 +165,11 @@ class Settings:
         if self.search == "exhaustive":
             return self.n_components
         return min(self.n_components, sum(self.neighborhoods) + self.random_candidates)
+
+    @property
+    def most_candidates(self) -> int:
+        """Most components that a row is compared with at once, on the way to the start included."""
+        return self.n_components if self.init_params == "k-means+fa" else self.search_size
 
     def check_against(self, n_rows: int, n_features: int) -> None:
         """Refuse what cannot be trained on rows of this number and width.

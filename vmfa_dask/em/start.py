@@ -84,9 +84,14 @@ def initial_components(context: RunContext, group: int) -> Int32:
     seed_rows = context.storage.read(START, 0, 1)["seed_rows"]
     here = np.flatnonzero((seed_rows >= start) & (seed_rows < stop))
     components[seed_rows[here] - start, 0] = here
-    settings = context.settings
-    random.distinct_integers(settings.random_state, random.POSTERIOR, 0, start, settings.n_components, components)
+    fill_components(context, group, components)
     return components
+
+
+def fill_components(context: RunContext, group: int, components: Int32) -> None:
+    """Replace each -1 in K_n of the rows of a group by a component that the row does not have, uniformly drawn."""
+    settings, first_row = context.settings, context.plan.groups[group][0]
+    random.distinct_integers(settings.random_state, random.POSTERIOR, 0, first_row, settings.n_components, components)
 
 
 def write_given_start(storage: Storage, settings: Settings, plan: Plan, start: Start) -> None:

@@ -1,0 +1,45 @@
+"""Stages: trainings with settings of their own on the way to a run's start, on its rows, its tasks and its storage.
+
+A stage keeps what it writes under kinds of its own, so that its versions and those of the run do not meet. May import:
+values, kernels, em.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.storage import Arrays, Storage
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A training with other settings than the run's.
+
+    Parameters
+    ----------
+    name : prefix of its tasks and of what it keeps
+    settings : its numbers; as many components as the run, which share its plan
+    """
+
+    name: str
+    settings: Settings
+
+
+class StageStorage:
+    """The part of a run's storage that belongs to one of its stages."""
+
+    def __init__(self, storage: Storage, stage: Stage) -> None:
+        self._storage, self._name = storage, stage.name
+
+    def write(self, kind: str, version: int, block: int, arrays: Arrays) -> None:
+        """Write under the stage's own kind."""
+        self._storage.write(f"{self._name}-{kind}", version, block, arrays)
+
+    def read(self, kind: str, version: int, block: int) -> Arrays:
+        """Read what the stage wrote; KeyError when it is missing."""
+        return self._storage.read(f"{self._name}-{kind}", version, block)
+
+    def discard(self, kind: str, version: int) -> None:
+        """Forget a version of the stage."""
+        self._storage.discard(f"{self._name}-{kind}", version)
