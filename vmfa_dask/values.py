@@ -216,10 +216,6 @@ class Moments:
         """The moments of components ``start:stop`` of this block (views)."""
         return Moments(self.counts[start:stop], self.factor_moments[start:stop], self.moments[start:stop])
 
-    def copy(self, dtype: str) -> Moments:
-        """A copy whose `moments` are of `dtype`."""
-        return Moments(self.counts.copy(), self.factor_moments.copy(), self.moments.astype(dtype))
-
 
 @dataclass(frozen=True)
 class RowTally:

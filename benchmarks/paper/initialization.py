@@ -10,7 +10,7 @@ from benchmarks.paper.common import Experiment, Row, experiment, scatter_quality
 
 def rows(e: Experiment) -> Iterator[Row]:
     """Each way to seed with the paper's setting of the search; components that lose their rows are split, as there."""
-    for method in ("afkmc2", "uniform", "k-means++", "noise"):
+    for method in ("afkmc2", "uniform", "k-means++", "k-means+fa", "noise"):
         yield from e.fit(method, init_params=method, empty_components="split")
 
 

@@ -170,7 +170,7 @@ def test_a_model_is_a_start() -> None:
         fit_local(rows, **{**options, "n_components": 6}, start=short.model)
 
 
-@pytest.mark.parametrize("method", ["uniform", "k-means++", "noise"])
+@pytest.mark.parametrize("method", ["uniform", "k-means++", "k-means+fa", "noise"])
 def test_seeding_by_any_method_gives_the_same_bytes(method: str, processes: Client) -> None:
     rows = draw(make_mixture(5, 8, 3), 600, dtype="float32")
     options = {"n_components": 5, "n_factors": 3, "init_params": method, "max_iter": 2, "n_groups": 3}
