@@ -164,6 +164,24 @@ def test_bounds_agree_with_the_free_energy_of_a_fit() -> None:
     assert bounds.free_energy < fit.model.score(rows) < bounds.upper
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_searched_free_energy_is_that_of_the_best_components(dtype: str) -> None:
+    """The search finds nearly what evaluating all components finds, and never more."""
+    for spread in (0.7, 3.0):
+        mixture = make_mixture(30, 8, 2, spread=spread, dtype=dtype)
+        model, rows = MixtureModel.of(mixture), draw(mixture, 3000, dtype=dtype)
+        bounds, found = model.bounds(rows, 3), model.free_energy(rows, 3, neighborhood=10)
+        assert bounds.free_energy - 0.1 < found <= bounds.free_energy + 1e-6 * abs(bounds.free_energy)
+
+
+def test_searched_free_energy_of_a_store(tmp_path: Path) -> None:
+    model = MixtureModel.of(make_mixture(6, 12, 2))
+    rows = draw(model, 2000).astype(np.float32)
+    store = write_store(tmp_path / "rows.zarr", rows.reshape(-1, 4, 3), 700)
+    assert model.free_energy(store) == pytest.approx(model.free_energy(rows), rel=1e-12)
+    assert model.free_energy(rows[:2]) <= model.score(rows[:2])  # fewer rows than components
+
+
 def test_stores_are_scored_block_by_block(tmp_path: Path) -> None:
     model = MixtureModel.of(make_mixture(6, 12, 2, spread=1.0))
     rows = draw(model, 5000).astype(np.float32)
@@ -184,3 +202,5 @@ def test_bounds_of_no_components_or_too_many_are_refused(truncation: int) -> Non
     model = MixtureModel.of(make_mixture(6, 4, 2))
     with pytest.raises(ValueError, match=f"truncation={truncation}: expected 1 to n_components=6"):
         model.bounds(np.zeros((2, 4)), truncation)
+    with pytest.raises(ValueError, match=f"truncation={truncation}: expected 1 to n_components=6"):
+        model.free_energy(np.zeros((2, 4)), truncation)
