@@ -10,14 +10,15 @@ from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.plan import projected_bytes
 from vmfa_dask.em.records import IterationRecord
-from vmfa_dask.em.rows import RowSource, n_features_of
+from vmfa_dask.em.rows import n_features_of
 from vmfa_dask.em.start import Start
 from vmfa_dask.em.storage import MemoryStorage
 from vmfa_dask.em.threads import Cores, available_cores
 from vmfa_dask.service.checkpoints import kept_run
 from vmfa_dask.service.detached import DetachedRun
-from vmfa_dask.service.inputs import given_start, make_settings, open_rows
+from vmfa_dask.service.inputs import given_start, make_settings
 from vmfa_dask.service.on_cluster import check_cluster, executor_on
+from vmfa_dask.service.sources import in_a_store, opened_rows
 from vmfa_dask.service.training import Fit, Progress, show, train
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.rows import ZarrRows
@@ -35,6 +36,8 @@ def fit_distributed(
     n_factors: int | None = None,
     client: Any = None,
     array: str | None = None,
+    sample_dim: str | None = None,
+    missing_chunks: str = "refuse",
     start: Start | Mixture | None = None,
     n_groups: int | None = None,
     threads: int | None = None,
@@ -51,11 +54,14 @@ def fit_distributed(
 
     Parameters
     ----------
-    data : path or URL of a Zarr array (N, ...), or a NumPy array; any integer or float dtype. Every axis but the first
-        is flattened, in C order.
+    data : rows (N, ...) of any integer or float dtype: path or URL of a Zarr store, an array or group of zarr, a
+        DataArray or Dataset of xarray, a Dask array (it is written to a temporary store first), or a NumPy array. Every
+        axis but the first is flattened, in C order.
     n_components, n_factors : C and H; by default 5 factors, none where `covariance_type` has none
     client : `distributed.Client`; by default the current one
-    array : name of the array when `data` is a Zarr group
+    array : name of the array in a Zarr group, or of the variable in a Dataset
+    sample_dim : dimension of an xarray variable that counts samples; needed unless the first one says so by its name
+    missing_chunks : "refuse" a Zarr array some of whose chunks are not stored, or "fill" their rows with its fill value
     start : parameters to begin with in place of seeds, such as the model of another fit; a `Start` holds neighbours and
         kept components too
     n_groups : partial E-steps per iteration; part of the result's identity (sums are grouped by it), so that a run
@@ -99,34 +105,29 @@ def fit_distributed(
     from distributed import get_client
 
     numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
-    rows = open_rows(data, array)
-    numbers.check_against(rows.n_rows, n_features_of(rows))
-    begin, url = given_start(start), _detachable(run, rows, progress) if detach else ""
-    with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
-        client = client if client is not None else get_client()
-        cluster = check_cluster(client, projected_bytes(rows, numbers, plan), worker_timeout, threads, scratch)
-        if not detach:
-            with executor_on(cluster, rows, numbers, plan, kept) as executor:
+    if detach and (run is None or progress is not None or not in_a_store(data)):
+        raise ValueError("detach=True: expected run=folder, data in a Zarr store, and no progress function")
+    with opened_rows(data, array, sample_dim, missing_chunks, client, scratch) as rows:
+        numbers.check_against(rows.n_rows, n_features_of(rows))
+        begin, url = given_start(start), getattr(rows, "url", "")
+        with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
+            client = client if client is not None else get_client()
+            cluster = check_cluster(client, projected_bytes(rows, numbers, plan), worker_timeout, threads, scratch)
+            if not detach:
+                with executor_on(cluster, rows, numbers, plan, kept) as executor:
 
-                def report(record: IterationRecord) -> None:
-                    executor.announce(record.as_dict())
-                    show(record, progress)
+                    def report(record: IterationRecord) -> None:
+                        executor.announce(record.as_dict())
+                        show(record, progress)
 
-                return train(executor, begin, report, kept)
-        if begin is not None and kept is not None:  # written here: a start is too large to travel with a task
-            kept.begin_with(begin)
+                    return train(executor, begin, report, kept)
+            if begin is not None and kept is not None:  # written here: a start is too large to travel with a task
+                kept.begin_with(begin)
     path = locate(str(run))
     same = {"n_components": n_components, "n_factors": n_factors, **settings}
-    cut = {"array": array, "n_groups": n_groups}
+    cut = {"array": array, "missing_chunks": missing_chunks, "n_groups": n_groups}
     place = {"threads": threads, "checkpoint_share": checkpoint_share, "scratch": scratch, "run": path}
     return DetachedRun(path, start_driver(client, path, fit_distributed, url, {**same, **cut, **place}))
-
-
-def _detachable(run: str | None, rows: RowSource, progress: Progress | None) -> str:
-    """URL of the rows of a run that a driver on the cluster can find."""
-    if run is None or progress is not None or not isinstance(rows, ZarrRows):
-        raise ValueError("detach=True: expected run=folder, data in a Zarr store, and no progress function")
-    return rows.url
 
 
 def fit_local(
@@ -135,6 +136,8 @@ def fit_local(
     n_components: int,
     n_factors: int | None = None,
     array: str | None = None,
+    sample_dim: str | None = None,
+    missing_chunks: str = "refuse",
     start: Start | Mixture | None = None,
     n_groups: int | None = None,
     threads: int | None = None,
@@ -151,11 +154,11 @@ def fit_local(
     of rows with: its sums may be cut elsewhere.) Decoded rows of a store are kept in memory up to `cache_bytes`.
     """
     numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
-    rows = open_rows(data, array)
-    numbers.check_against(rows.n_rows, n_features_of(rows))
-    if isinstance(rows, ZarrRows):
-        rows.cache_bytes = cache_bytes
-    with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
-        warm_up(numbers, rows.dtype)
-        context = RunContext(rows, numbers, plan, MemoryStorage(), Cores(threads or available_cores()))
-        return train(SerialExecutor(context), given_start(start), lambda record: show(record, progress), kept)
+    with opened_rows(data, array, sample_dim, missing_chunks) as rows:
+        numbers.check_against(rows.n_rows, n_features_of(rows))
+        if isinstance(rows, ZarrRows):
+            rows.cache_bytes = cache_bytes
+        with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
+            warm_up(numbers, rows.dtype)
+            context = RunContext(rows, numbers, plan, MemoryStorage(), Cores(threads or available_cores()))
+            return train(SerialExecutor(context), given_start(start), lambda record: show(record, progress), kept)

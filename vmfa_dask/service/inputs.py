@@ -1,21 +1,16 @@
-"""What a call hands in: settings as keywords, rows as a store or an array. May import: values, em, store."""
+"""What a call hands in beside its rows: settings as keywords, a start. May import: values, em."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
-import zarr
 
-from vmfa_dask.em.rows import ArrayRows, RowSource, n_features_of
+from vmfa_dask.em.rows import RowSource
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.start import Start
-from vmfa_dask.store.objects import zarr_target
-from vmfa_dask.store.places import locate
-from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.values import Mixture
 
 _FINGERPRINT_ROWS = 16
@@ -49,32 +44,6 @@ def make_settings(**settings: Any) -> Settings:
 def given_start(start: Start | Mixture | None) -> Start | None:
     """A start; parameters alone are one."""
     return Start(start) if isinstance(start, Mixture) else start
-
-
-def open_rows(data: Any, array: str | None = None) -> RowSource:
-    """Rows from a path or URL of a Zarr store, or from a NumPy array.
-
-    Raises
-    ------
-    TypeError, ValueError, FileNotFoundError
-        Naming what was found and what is expected.
-    """
-    if isinstance(data, str | os.PathLike):
-        return ZarrRows(locate(data), array)
-    if isinstance(data, np.ndarray):
-        return ArrayRows(data)
-    raise TypeError(f"data: found {type(data).__name__}, expected the path or URL of a Zarr array, or a NumPy array")
-
-
-def spill(rows: ArrayRows, path: str) -> ZarrRows:
-    """Write rows in memory to a folder that workers in other processes see."""
-    shape = (rows.n_rows, *rows.feature_shape)
-    size = max(1, 2**22 // max(1, n_features_of(rows) * rows.dtype.itemsize))
-    stored = zarr.create_array(
-        zarr_target(path), shape=shape, dtype=rows.dtype, chunks=(size, *shape[1:]), compressors=None
-    )
-    stored[...] = rows.read(0, rows.n_rows).reshape(shape)
-    return ZarrRows(path)
 
 
 def describe_rows(rows: RowSource) -> dict[str, Any]:

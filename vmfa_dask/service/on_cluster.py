@@ -28,7 +28,7 @@ from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.storage import MemoryStorage, Storage
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.service.checkpoints import KeptRun
-from vmfa_dask.service.inputs import spill
+from vmfa_dask.service.sources import spill
 from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.store.versions import exchange_at
 

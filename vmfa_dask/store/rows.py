@@ -5,6 +5,7 @@ A source is opened by URL wherever it is needed; what travels between processes 
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
@@ -12,8 +13,11 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from vmfa_dask.store.completeness import missing_chunks
 from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.values import check_table
+
+logger = logging.getLogger("vmfa_dask")
 
 Rows = NDArray[Any]
 
@@ -119,6 +123,33 @@ class ZarrRows:
                 self._cache[start, stop] = block
                 self._cached_bytes += block.nbytes
         return block
+
+    def check_complete(self, missing: str) -> None:
+        """Refuse an array some of whose chunks are not stored, or count them in the log.
+
+        Parameters
+        ----------
+        missing : "refuse", or "fill" to take their rows as the array's fill value
+
+        Raises
+        ------
+        ValueError
+            Naming the array, the first missing chunk and its rows, with "refuse".
+        """
+        places = missing_chunks(self._array)
+        if not places:
+            return
+        start = places[0][0] * self.chunk_rows
+        rows = f"rows {start}:{min(start + self.chunk_rows, self.n_rows)}"
+        found = (
+            f"{self.label}: {len(places)} chunks are not stored, the first one is {places[0]} ({rows}); "
+            f"Zarr reads them as {self._array.fill_value!r}"
+        )
+        if missing == "refuse":
+            raise ValueError(
+                f"{found}. Restore them, or pass missing_chunks='fill' if the writer left out chunks of that value"
+            )
+        logger.warning("%s", found)
 
     def describe(self, row: int) -> str:
         """Array, chunk and row, for messages."""
