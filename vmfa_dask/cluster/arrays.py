@@ -1,6 +1,6 @@
-"""Dask arrays as rows: written once, by the workers that hold them, for passes that read them again and again.
+"""Rows as workers find them: stores that all of them must see, Dask arrays that they write to one.
 
-May import: distributed, dask.
+May import: store, distributed, dask.
 """
 
 from __future__ import annotations
@@ -10,6 +10,38 @@ from typing import Any
 
 import numpy as np
 from distributed import Client
+
+from vmfa_dask.store.rows import ZarrRows, open_array
+
+_MOST_NAMES = 5
+
+
+def _found_at(url: str, name: str | None) -> tuple[str, str]:
+    """Shape and dtype of the array that this process finds, or why it finds none."""
+    try:
+        array = open_array(url, name)
+    except Exception as error:
+        return "", f"{type(error).__name__}: {error}"
+    return f"{array.shape} {array.dtype}", ""
+
+
+def check_visible(client: Client, rows: ZarrRows) -> None:
+    """Refuse rows that a worker does not find where this process does; nothing is made in looking.
+
+    Raises
+    ------
+    FileNotFoundError
+        Naming the workers, and what they find.
+    """
+    here, _ = _found_at(rows.url, rows.name)
+    found = client.run(_found_at, rows.url, rows.name)
+    blind = sorted(worker for worker, (there, _) in found.items() if there != here)
+    if blind:
+        there, error = found[blind[0]]
+        raise FileNotFoundError(
+            f"{rows.label}: this process finds rows of {here} there, the workers {', '.join(blind[:_MOST_NAMES])} do "
+            f"not ({error or f'found {there}'}); pass a path or URL that leads to the same data from everywhere"
+        )
 
 
 def has_known_rows(array: Any) -> bool:

@@ -75,7 +75,10 @@ def context_of(reference: RunReference) -> RunContext:
             f"run {reference.run} lives in the memory of its driver, and this worker "
             f"({get_worker().address}) is another process"
         )
-    rows = ZarrRows(reference.url, reference.array, reference.cache_bytes)
+    try:
+        rows = ZarrRows(reference.url, reference.array, reference.cache_bytes)
+    except FileNotFoundError as error:  # on a worker that has come during the run: the others were asked before
+        raise FileNotFoundError(f"worker {get_worker().address}: {error}") from error
     cores = Cores(reference.threads or threads_of_process(get_worker().scheduler.address))
     warm_up(reference.settings, rows.dtype)
     context = RunContext(rows, reference.settings, reference.plan, exchange_at(reference.folder), cores)

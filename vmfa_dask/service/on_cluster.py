@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from vmfa_dask.cluster.arrays import check_visible
 from vmfa_dask.cluster.context import RunReference, forget, register, threads_of_process
 from vmfa_dask.cluster.executor import DaskExecutor
 from vmfa_dask.cluster.memory import check_memory, smallest_limit
@@ -68,6 +69,9 @@ def executor_on(
     with _exchange_folder(kept, cluster, name) as folder:
         if folder is not None and isinstance(rows, ArrayRows):
             rows = spill(rows, f"{folder}/rows.zarr")
+        elif folder is not None and isinstance(rows, ZarrRows):
+            with naming_a_lost_scheduler(cluster.client):
+                check_visible(cluster.client, rows)
         url, member = (rows.url, rows.name) if isinstance(rows, ZarrRows) else (None, None)
         reference = RunReference(name, settings, plan, folder, url, member, cluster.cache_bytes, cluster.threads)
         storage: Storage = MemoryStorage() if folder is None else exchange_at(folder)
