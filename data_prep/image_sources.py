@@ -1,4 +1,4 @@
-"""Lists what folders and tar archives hold, without extracting anything and without following a link.
+"""Lists what folders, tar and zip archives hold, without extracting anything and without following a link.
 
 Owns the rules of what may be read: regular files up to `MAX_FILE_BYTES`. A member's name is a label in reports and
 never becomes a path. Imports the standard library only.
@@ -11,6 +11,7 @@ import lzma
 import os
 import stat
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAX_FILE_BYTES = 256 * 2**20
-_ARCHIVE_ERRORS = (tarfile.TarError, EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+_ARCHIVE_ERRORS = (tarfile.TarError, zipfile.BadZipFile, EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,38 @@ class Archive:
                 yield Entry(f"{label}/{member.name}", content, refusal)
 
 
-def open_sources(paths: Sequence[str | os.PathLike[str]]) -> list[Folder | Archive]:
+@dataclass(frozen=True)
+class ZipArchive:
+    """Members of a zip archive, in the order of its directory."""
+
+    path: Path
+
+    def count(self) -> int:
+        """Return how many entries there are."""
+        with _damage_named(self.path), zipfile.ZipFile(self.path) as archive:
+            return sum(not member.is_dir() for member in archive.infolist())
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield one entry per member that is not a directory; damage to one member is its refusal alone."""
+        label = base_name(self.path)
+        with _damage_named(self.path), zipfile.ZipFile(self.path) as archive:
+            for member in archive.infolist():
+                if member.is_dir():
+                    continue
+                refusal = _refusal_in_zip(member)
+                content: bytes | None = None
+                if not refusal:
+                    try:
+                        content = _unpacked(archive, member)
+                    except (*_ARCHIVE_ERRORS, NotImplementedError) as error:
+                        refusal = f"cannot be unpacked: {error}"
+                yield Entry(f"{label}/{member.filename}", content, refusal)
+
+
+Source = Folder | Archive | ZipArchive
+
+
+def open_sources(paths: Sequence[str | os.PathLike[str]]) -> list[Source]:
     """Return one source per path, in the given order.
 
     Raises
@@ -98,10 +130,12 @@ def base_name(path: Path) -> str:
     return Path(os.path.abspath(path)).name
 
 
-def _open_source(path: Path) -> Folder | Archive:
+def _open_source(path: Path) -> Source:
     if not path.exists():
         raise FileNotFoundError(f"source {path} does not exist")
-    return Folder(path, _files_below(path)) if path.is_dir() else Archive(path)
+    if path.is_dir():
+        return Folder(path, _files_below(path))
+    return ZipArchive(path) if zipfile.is_zipfile(path) and not tarfile.is_tarfile(path) else Archive(path)
 
 
 def _files_below(folder: Path) -> tuple[str, ...]:
@@ -131,7 +165,7 @@ def _damage_named(path: Path) -> Iterator[None]:
     try:
         yield
     except _ARCHIVE_ERRORS as error:
-        raise ValueError(f"{path} is damaged or not a tar archive: {error}") from error
+        raise ValueError(f"{path} is damaged or not a tar or zip archive: {error}") from error
 
 
 def _members(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
@@ -142,6 +176,22 @@ def _members(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
             if not member.isdir():
                 yield archive, member
         _check_end(archive)
+
+
+def _refusal_in_zip(member: zipfile.ZipInfo) -> str:
+    kind = stat.S_IFMT(member.external_attr >> 16)  # 0 where the archive was not made on a POSIX system
+    if member.flag_bits & 1:
+        return "encrypted"
+    return _refusal(kind in (0, stat.S_IFREG), kind == stat.S_IFLNK, member.file_size)
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """The bytes of a member, no more than its header states, their checksum compared."""
+    with archive.open(member) as stream:
+        content = stream.read(member.file_size + 1)  # one more, so that the end is reached and the checksum looked at
+    if len(content) != member.file_size:
+        raise zipfile.BadZipFile(f"{len(content)} bytes, its header states {member.file_size}")
+    return content
 
 
 def _payload(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:

@@ -1,4 +1,4 @@
-"""Turns folders and tar archives of images into one uint8 Zarr array of shape (N, height, width, channels).
+"""Turns folders, tar and zip archives of images into one uint8 Zarr array of shape (N, height, width, channels).
 
     python -m data_prep.images_to_zarr SOURCE [SOURCE ...] TARGET.zarr [--size H W] [--channels 1|3]
 
@@ -25,7 +25,7 @@ import numpy as np
 import zarr
 
 from data_prep.image_decoding import Pixels, decode, load_decoders
-from data_prep.image_sources import Archive, Entry, Folder, base_name, open_sources
+from data_prep.image_sources import Entry, Source, base_name, open_sources
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def images_to_zarr(
     Parameters
     ----------
     sources : sequence of path
-        Folders and tar archives (`.tar`, `.tar.gz`).
+        Folders and archives (`.tar`, `.tar.gz`, `.zip`).
     target : path
         The new store. It appears when it is complete and not before.
     size : (int, int), optional
@@ -174,7 +174,11 @@ class _Writer:
 
 
 def _write_sources(
-    sources: Sequence[Folder | Archive], writer: _Writer, size: tuple[int, int] | None, channels: int, workers: int
+    sources: Sequence[Source],
+    writer: _Writer,
+    size: tuple[int, int] | None,
+    channels: int,
+    workers: int,
 ) -> list[Skipped]:
     skipped: list[Skipped] = []
     counts = []
@@ -262,9 +266,9 @@ def _first_reason(skipped: Sequence[Skipped]) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m data_prep.images_to_zarr",
-        description="Turn folders and tar archives of images into one uint8 Zarr array (N, height, width, channels).",
+        description="Turn folders, tar and zip archives of images into a uint8 Zarr array (N, height, width, channels).",
     )
-    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="folder, .tar or .tar.gz")
+    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="folder, .tar, .tar.gz or .zip")
     parser.add_argument("target", metavar="TARGET.zarr", help="store to create")
     parser.add_argument("--size", nargs=2, type=int, metavar=("H", "W"), help="crop around the centre and resize")
     parser.add_argument("--channels", type=int, choices=(1, 3), default=3, help="grey or RGB (default: 3)")

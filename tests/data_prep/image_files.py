@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -33,6 +34,14 @@ def write_folder(folder: Path, files: dict[str, bytes]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     return folder
+
+
+def write_zip(path: Path, members: Mapping[str, bytes]) -> Path:
+    """Write a zip archive; a name that ends with a slash is a folder."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
 
 
 def write_tar(path: Path, members: Mapping[str, bytes | tarfile.TarInfo], mode: Literal["w", "w:gz"] = "w") -> Path:

@@ -11,7 +11,7 @@ import zarr
 from PIL import Image
 
 from data_prep.images_to_zarr import images_to_zarr, main
-from tests.data_prep.image_files import encoded, noise, rows, write_folder, write_tar
+from tests.data_prep.image_files import encoded, noise, rows, write_folder, write_tar, write_zip
 
 
 def test_folder_and_archives_give_the_same_array(tmp_path: Path, five_images: dict[str, bytes]) -> None:
@@ -19,6 +19,7 @@ def test_folder_and_archives_give_the_same_array(tmp_path: Path, five_images: di
         "folder": write_folder(tmp_path / "folder", five_images),
         "tar": write_tar(tmp_path / "images.tar", five_images),
         "gz": write_tar(tmp_path / "images.tar.gz", five_images, "w:gz"),
+        "zip": write_zip(tmp_path / "images.zip", {"empty/": b"", **five_images}),
     }
     for name, source in sources.items():
         report = images_to_zarr([source], tmp_path / f"{name}.zarr", rows_per_chunk=2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import stat
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import zarr
 from PIL import Image
 
 from data_prep.images_to_zarr import images_to_zarr
-from tests.data_prep.image_files import encoded, link, noise, rows, write_folder, write_tar
+from tests.data_prep.image_files import encoded, link, noise, rows, write_folder, write_tar, write_zip
 
 
 def test_bad_members_of_an_archive(tmp_path: Path) -> None:
@@ -46,6 +48,37 @@ def test_bad_members_of_an_archive(tmp_path: Path) -> None:
     np.testing.assert_array_equal(rows(inner / "out.zarr"), [noise(0), noise(2), noise(3)])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["inner"]
     assert sorted(path.name for path in inner.iterdir()) == ["images.tar", "out.zarr"]
+
+
+def test_bad_members_of_a_zip(tmp_path: Path) -> None:
+    source = write_zip(tmp_path / "images.zip", {"good.png": encoded(noise(0)), "../evil.png": encoded(noise(1))})
+    with zipfile.ZipFile(source, "a") as archive:
+        soft = zipfile.ZipInfo("soft.png")
+        soft.create_system, soft.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(soft, "/etc/passwd")
+        archive.writestr(zipfile.ZipInfo("damaged.png"), encoded(noise(2)))
+        archive.writestr(zipfile.ZipInfo("secret.png"), encoded(noise(3)))
+    content = bytearray(source.read_bytes())
+    content[content.index(b"damaged.png") + 60] ^= 255
+    header = content.rindex(b"secret.png") - 46  # of the central directory; bit 0 of its flags says "encrypted"
+    content[header + 8] |= 1
+    source.write_bytes(content)
+    report = images_to_zarr([source], tmp_path / "out.zarr")
+    reasons = dict(report.skipped)
+    assert report.written == 2
+    np.testing.assert_array_equal(rows(tmp_path / "out.zarr"), [noise(0), noise(1)])
+    assert "link" in reasons["images.zip/soft.png"]
+    assert "CRC" in reasons["images.zip/damaged.png"]
+    assert reasons["images.zip/secret.png"] == "encrypted"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["images.zip", "out.zarr"]
+    assert not (tmp_path.parent / "evil.png").exists()
+
+
+def test_a_cut_zip_is_named(tmp_path: Path, five_images: dict[str, bytes]) -> None:
+    source = write_zip(tmp_path / "images.zip", five_images)
+    source.write_bytes(source.read_bytes()[:-30])
+    with pytest.raises(ValueError, match=r"images.zip is damaged or not a tar or zip archive"):
+        images_to_zarr([source], tmp_path / "out.zarr")
 
 
 def test_links_in_a_folder_are_listed_and_not_followed(tmp_path: Path) -> None:
@@ -150,7 +183,7 @@ def test_missing_and_foreign_sources_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
         images_to_zarr([tmp_path / "nowhere"], tmp_path / "out.zarr")
     (tmp_path / "images.zip").write_bytes(b"PK\3\4 and so on" * 100)
-    with pytest.raises(ValueError, match=r"images\.zip is damaged or not a tar archive"):
+    with pytest.raises(ValueError, match=r"images\.zip is damaged or not a tar or zip archive"):
         images_to_zarr([tmp_path / "images.zip"], tmp_path / "out.zarr")
 
 
