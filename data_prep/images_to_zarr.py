@@ -266,7 +266,7 @@ def _first_reason(skipped: Sequence[Skipped]) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m data_prep.images_to_zarr",
-        description="Turn folders, tar and zip archives of images into a uint8 Zarr array (N, height, width, channels).",
+        description="Turn folders, tar and zip archives of images into a uint8 Zarr array (N, height, width, channel).",
     )
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="folder, .tar, .tar.gz or .zip")
     parser.add_argument("target", metavar="TARGET.zarr", help="store to create")
