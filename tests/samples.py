@@ -70,7 +70,8 @@ def exact_start(mixture: Mixture, n_rows: int) -> Start:
 
 
 def write_store(path: Path | str, rows: NDArray[Any], chunks: tuple[int, ...] | int, **options: Any) -> str:
-    """Rows as a Zarr array; `chunks` is a shape or a number of rows."""
+    """Rows as a Zarr array, every chunk stored; `chunks` is a shape or a number of rows."""
+    options = {"config": {"write_empty_chunks": True}, **options}
     if isinstance(chunks, int):
         chunks = (chunks, *rows.shape[1:])
     stored = zarr.create_array(str(path), shape=rows.shape, dtype=rows.dtype, chunks=chunks, **options)

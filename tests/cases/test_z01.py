@@ -39,14 +39,14 @@ def test_a_deleted_chunk_is_named(
         filled = fit_local(path, missing_chunks="fill", **OPTIONS)
     assert "1 chunks are not stored" in caplog.text
     holes = np.asarray(zarr.open_array(path, mode="r")[:])
-    again = write_store(tmp_path / "y.zarr", holes, 100, **layout, config={"write_empty_chunks": True})
+    again = write_store(tmp_path / "y.zarr", holes, 100, **layout)
     assert parameters(filled.model) == parameters(fit_local(again, **OPTIONS).model)
 
 
 def test_a_chunk_of_zeros_that_zarr_left_out(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).integers(0, 256, (600, 6)).astype(np.uint8)
     rows[200:300] = 0
-    path = write_store(tmp_path / "x.zarr", rows, 100)
+    path = write_store(tmp_path / "x.zarr", rows, 100, config={"write_empty_chunks": False})
     with pytest.raises(ValueError, match=r"the first one is \(2, 0\)"):
         fit_local(path, **OPTIONS)
     assert np.isfinite(fit_local(path, missing_chunks="fill", **OPTIONS).model.score(rows))

@@ -129,4 +129,5 @@ def _exchange_folder(kept: KeptRun | None, cluster: CheckedCluster, name: str) -
 
 def _workers_that_miss(client: Any, folder: str) -> list[str]:
     """Addresses of the workers that do not see a folder of this machine."""
-    return sorted(worker for worker, seen in client.run(os.path.isdir, folder).items() if not seen)
+    found = client.run(os.path.isdir, folder, on_error="ignore")  # a worker that dies just now has no say
+    return sorted(worker for worker, seen in found.items() if not seen)
