@@ -19,8 +19,8 @@ import hashlib, sys
 import numpy as np
 from vmfa_dask import fit_local
 rows = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
-fit = fit_local(rows, n_components=3, n_factors=1, max_iter=2, max_warmup_iter=1)
-print(hashlib.sha256(b"".join(a.tobytes() for a in (fit.model.means, fit.model.loadings))).hexdigest())
+fit = fit_local(rows, n_components=3, n_factors=0, init_params="uniform", max_iter=2, max_warmup_iter=1)
+print(hashlib.sha256(b"".join(a.tobytes() for a in (fit.model.means, fit.model.noise_variances))).hexdigest())
 """
 
 

@@ -59,11 +59,11 @@ def project_rows(rows: Any, ids: Any, packed: Any, factors: Any, tile: Any, out_
 
 @inline
 def distance(sums: Any) -> Any:
-    """Mahalanobis term Σ t²/σ² − ‖Wt‖² from the sums of one row."""
+    """Mahalanobis term Σ t²/σ² − ‖Wt‖² from the sums of one row; rounding must not make a density of it."""
     value = sums[0]
     for h in range(1, sums.shape[0]):
         value -= sums[h] * sums[h]
-    return value
+    return max(value, 0.0)
 
 
 @inline

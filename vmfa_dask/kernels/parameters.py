@@ -11,6 +11,11 @@ import numpy as np
 
 from vmfa_dask.kernels.compile import inline, kernel, reduction
 
+# Part of a diagonal element of E_c that must be left when the other factors are known: below, rounding of the moments
+# (sums of up to 256 rows in the precision of the run) would be most of the solution.
+_INDEPENDENT_FLOAT32 = 1e-5
+_INDEPENDENT_FLOAT64 = 1e-13
+
 
 @reduction
 def _dot(a: Any, b: Any) -> Any:
@@ -47,6 +52,39 @@ def _inverse_of_lower(lower: Any, out_inverse: Any) -> None:
             for k in range(j, i):
                 value -= lower[i, k] * out_inverse[k, j]
             out_inverse[i, j] = value / lower[i, i]
+
+
+@inline
+def _inverse_of_independent(matrix: Any, tolerance: Any, out_inverse: Any) -> None:
+    """Inverse of a positive semi-definite matrix, restricted to rows and columns that are linearly independent.
+
+    Symmetric sweeps; the next pivot is the one of which most is left, the last one first. Where less than `tolerance`
+    of a diagonal element is left its row and column of out_inverse are zero.
+    """
+    n = matrix.shape[0]
+    work = matrix.copy()
+    swept = np.zeros(n, np.uint8)
+    for _ in range(n):
+        pivot, most = -1, tolerance
+        for k in range(n - 1, -1, -1):
+            if swept[k] == 0 and work[k, k] > most * matrix[k, k]:
+                pivot, most = k, work[k, k] / matrix[k, k]
+        if pivot < 0:
+            break
+        swept[pivot] = 1
+        value = work[pivot, pivot]
+        for i in range(n):
+            for j in range(n):
+                if i != pivot and j != pivot:
+                    work[i, j] -= work[i, pivot] * work[pivot, j] / value
+        for i in range(n):
+            if i != pivot:
+                work[i, pivot] /= value
+                work[pivot, i] = work[i, pivot]
+        work[pivot, pivot] = -1.0 / value
+    for i in range(n):
+        for j in range(n):
+            out_inverse[i, j] = -work[i, j] if swept[i] == 1 and swept[j] == 1 else 0.0
 
 
 @kernel
@@ -177,6 +215,10 @@ def maximize(
 ) -> None:
     """Λ̂_c = Y_c E_c⁻¹ and σ²_c of the M-step, for a block of components.
 
+    A component that owns fewer rows than H + 1 can have an E_c that is singular to rounding; then factors that depend
+    on the others get no loadings. (Inverted all the same, rounding of Y_c grew to loadings of 1e13 and to densities of
+    e^1e15.)
+
     Parameters
     ----------
     counts : (B,) float64, N_c; a component without rows keeps its parameters
@@ -189,27 +231,20 @@ def maximize(
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
     solution = np.empty((n_factors + 1, n_features))
     explained = np.empty(n_features)
-    lower = np.empty((n_factors + 1, n_factors + 1))
-    half = np.empty((n_factors + 1, n_factors + 1))
+    rolled = np.empty((n_factors + 1, n_factors + 1))
     inverse = np.empty((n_factors + 1, n_factors + 1))
+    tolerance = _INDEPENDENT_FLOAT32 if means.itemsize == 4 else _INDEPENDENT_FLOAT64
     for c in range(counts.shape[0]):
         if counts[c] <= 0.0:
             out_means[c], out_loadings[c], out_noise_variances[c] = means[c], loadings[c], noise_variances[c]
             continue
-        lower[:] = factor_moments[c]
-        _cholesky(lower)
-        _inverse_of_lower(lower, half)
-        for h in range(n_factors + 1):
-            for j in range(n_factors + 1):
-                inverse[h, j] = 0.0
-                for k in range(max(h, j), n_factors + 1):
-                    inverse[h, j] += half[k, h] * half[k, j]
+        _inverse_of_independent(factor_moments[c], tolerance, inverse)
         # moments[c, 1:] is Σ q t, Σ q z_1 t, … while ẑ = (z, 1): roll the inverse to that order.
         for h in range(n_factors + 1):
-            lower[(h + 1) % (n_factors + 1)] = inverse[h]
+            rolled[(h + 1) % (n_factors + 1)] = inverse[h]
         for h in range(n_factors + 1):
             for j in range(n_factors + 1):
-                inverse[h, (j + 1) % (n_factors + 1)] = lower[h, j]
+                inverse[h, (j + 1) % (n_factors + 1)] = rolled[h, j]
         _combine(inverse, moments[c, 1:], solution)
         explained[:] = 0.0
         for h in range(n_factors + 1):
