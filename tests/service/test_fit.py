@@ -122,9 +122,7 @@ def test_data_is_not_changed() -> None:
 
 @pytest.mark.parametrize("data", [[[1.0, 2.0]], None, 7, b"x.zarr"])
 def test_other_data_is_refused(data: Any) -> None:
-    with pytest.raises(
-        TypeError, match="expected the path or URL of a Zarr store, an array of zarr, xarray"
-    ):
+    with pytest.raises(TypeError, match="expected the path or URL of a Zarr store, an array of zarr, xarray"):
         fit_local(data, **OPTIONS)
 
 
