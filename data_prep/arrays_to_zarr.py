@@ -3,7 +3,7 @@
     python -m data_prep.arrays_to_zarr SOURCE [SOURCE ...] TARGET.zarr [--dataset NAME] [--columns A,B] [--cluster URL]
 
 Rows keep the order of the sources, and their dtype. A task writes one shard; shards that are there already are not
-written again, so that the same call goes on after an interruption. Imports `table_sources`, NumPy and Zarr.
+written again, so that the same call goes on after an interruption. Imports `table_sources`, `cores`, NumPy and Zarr.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import zarr
 
+from data_prep.cores import available_cores
 from data_prep.table_sources import Block, Table, open_tables
 
 logger = logging.getLogger(__name__)
@@ -133,7 +134,7 @@ def _each(
         for future in as_completed(futures, loop=client.loop):
             yield future.result()
         return
-    with ThreadPoolExecutor(workers or _available_cores()) as pool:
+    with ThreadPoolExecutor(workers or available_cores()) as pool:
         waiting = [pool.submit(_write, r, path, tables) for r in ranges]
         try:
             for done in waiting:
@@ -155,10 +156,6 @@ def _parts(tables: Sequence[Table], start: int, stop: int) -> Iterator[Block]:
     for table, low, high in zip(tables, edges, edges[1:], strict=False):
         if low < stop and high > start:
             yield table.read(max(start, low) - low, min(stop, high) - low)
-
-
-def _available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _with_cluster(address: str | None, write: Callable[[Any], int]) -> int:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import zarr
 
+from data_prep.cores import available_cores
 from data_prep.image_decoding import Pixels, decode, load_decoders
 from data_prep.image_sources import Entry, Source, base_name, open_sources
 
@@ -106,7 +107,7 @@ def images_to_zarr(
     The orientation an image states in its EXIF data is applied; of several frames the first one is taken. Images with
     more than 8 bits in their only channel are skipped, as narrowing them needs a choice of range.
     """
-    workers = _available_cores() if workers is None else workers
+    workers = available_cores() if workers is None else workers
     _check_arguments(size, channels, rows_per_chunk, workers)
     target = Path(target)
     _check_target(target, [Path(source) for source in sources], overwrite)
@@ -249,10 +250,6 @@ def _publish(complete: Path, target: Path, replaced: Path, overwrite: bool) -> N
         if os.path.lexists(replaced):
             os.rename(replaced, target)
         raise
-
-
-def _available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _size_text(image_shape: tuple[int, ...]) -> str:

@@ -89,7 +89,10 @@ class Hdf5Table:
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """Columns of a Parquet file: one column of lists of equal length, or numeric columns side by side."""
+    """Columns of a Parquet file: one column of lists of equal length, or numeric columns side by side.
+
+    `row_groups` are the first rows of the file's row groups, and its end.
+    """
 
     path: Path
     columns: tuple[str, ...]
@@ -114,13 +117,13 @@ class ParquetTable:
             first = next(file.iter_batches(1, columns=list(names)), None)
         if first is None:
             raise ValueError(f"{path} holds no rows")
-        row = _rows_of(path, 0, first, names, None) if _fits(kinds) else None
-        if row is None:
+        if not _fits(kinds):
             listed = ", ".join(f"{name} ({kind})" for name, kind in zip(names, kinds, strict=True))
             raise ValueError(
                 f"{path}: the columns {listed} are neither one column of lists of numbers nor numeric columns; choose "
                 "columns that are"
             )
+        row = _rows_of(path, 0, first, names, None)
         return cls(path, names, (int(ends[-1]), row.shape[1]), row.dtype, tuple(int(end) for end in ends))
 
     def read(self, start: int, stop: int) -> Block:

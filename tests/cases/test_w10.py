@@ -7,7 +7,6 @@ Disks are small or read-only mounts in a namespace of their own, which takes no 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,18 +16,9 @@ import pytest
 
 from tests.cases.disk_driver import FULL_FROM
 from tests.chaos.processes import ROOT
+from tests.mounts import MOUNT, NAMESPACE, mounts_are_possible
 from tests.samples import draw, make_mixture, write_store
 from vmfa_dask import fit_local
-
-NAMESPACE = ("unshare", "--map-root-user", "--mount")
-# sh -c _MOUNT OPTIONS FOLDER COMMAND...
-_MOUNT = 'mount -t tmpfs -o "$0" tmpfs "$1" && shift && exec "$@"'
-
-
-def _mounts_are_possible() -> bool:
-    if shutil.which("unshare") is None:
-        return False
-    return subprocess.run([*NAMESPACE, "true"], capture_output=True, timeout=20, check=False).returncode == 0
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +29,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def on_disk(options: str, case: str, folder: Path, store: str) -> dict[str, Any]:
     """What the driver reports from a disk of its own."""
-    if not _mounts_are_possible():
+    if not mounts_are_possible():
         pytest.skip("this system allows no mounts in a namespace of one's own")
     folder.mkdir()
     driver = (sys.executable, "-m", "tests.cases.disk_driver", case, str(folder), store)
-    command = [*NAMESPACE, "sh", "-c", _MOUNT, options, str(folder), *driver]
+    command = [*NAMESPACE, "sh", "-c", MOUNT, options, str(folder), *driver]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from distributed import Client
 
-from tests.cases.test_w10 import _MOUNT, NAMESPACE, _mounts_are_possible
 from tests.chaos.processes import ROOT, cluster
 from tests.chaos.scenes import free_port
+from tests.mounts import MOUNT, NAMESPACE, mounts_are_possible
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_distributed, fit_local
 
@@ -37,14 +37,14 @@ def test_a_relative_path_leads_workers_of_another_folder(
 
 @pytest.mark.parametrize("there", ["nothing", "other rows"])
 def test_a_worker_that_does_not_see_the_store_is_named(tmp_path: Path, address: str, there: str) -> None:
-    if not _mounts_are_possible():
+    if not mounts_are_possible():
         pytest.skip("this system allows no mounts in a namespace of one's own")
     data = tmp_path / "data"
     path = write_store(data / "rows.zarr", ROWS, 200)
     other = write_store(tmp_path / "other.zarr", ROWS[:300], 200)
     copied = f'cp -r {other} {path} && exec "$@"' if there == "other rows" else 'exec "$@"'
     worker = [sys.executable, "-m", "dask", "worker", address, "--host", "127.0.0.1", "--no-nanny", "--no-dashboard"]
-    command = [*NAMESPACE, "sh", "-c", _MOUNT, "size=8m", str(data), "sh", "-c", copied, "worker", *worker]
+    command = [*NAMESPACE, "sh", "-c", MOUNT, "size=8m", str(data), "sh", "-c", copied, "worker", *worker]
     with cluster(int(address.rsplit(":")[-1]), 1), Client(address, timeout=60, set_as_default=False) as client:
         blind = subprocess.Popen(
             [*command, "--death-timeout", "60"], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import zarr
 from distributed import Client
+from zarr.storage import FsspecStore, ZipStore
 
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_distributed, fit_local
+from vmfa_dask.store.completeness import missing_chunks
 
 ROWS = draw(make_mixture(4, 6, 3), 1000, dtype="float32")
 OPTIONS: dict[str, Any] = {"n_components": 4, "n_factors": 3, "max_iter": 2, "n_groups": 2}
@@ -55,3 +57,16 @@ def test_a_chunk_of_zeros_that_zarr_left_out(tmp_path: Path) -> None:
 def test_an_unknown_choice_is_refused() -> None:
     with pytest.raises(ValueError, match=r"missing_chunks='zero': expected one of \('refuse', 'fill'\)"):
         fit_local(ROWS, missing_chunks="zero", **OPTIONS)
+
+
+def test_only_stores_that_can_be_listed_are_searched(tmp_path: Path) -> None:
+    """A web server lists what it likes, so nothing follows from what it does not list."""
+    array = zarr.open_array(write_store(tmp_path / "x.zarr", ROWS, 100), mode="r")
+    assert missing_chunks(array) == []
+    (tmp_path / "x.zarr" / "c" / "3" / "0").unlink()
+    assert missing_chunks(array) == [(3, 0)]
+    assert missing_chunks(zarr.open_array(FsspecStore.from_url(f"file://{tmp_path}/x.zarr"), mode="r")) == []
+    with ZipStore(tmp_path / "x.zip", mode="w") as store:
+        zarr.create_array(store, data=ROWS, chunks=(100, 6))
+    with ZipStore(tmp_path / "x.zip", mode="r") as store:
+        assert missing_chunks(zarr.open_array(store, mode="r")) == []

@@ -110,6 +110,9 @@ def test_workers_of_a_cluster_write(tmp_path: Path, processes: Client) -> None:
     sources = [npy(tmp_path / "a.npy", ROWS[:501]), npy(tmp_path / "b.npy", ROWS[501:])]
     assert arrays_to_zarr(sources, tmp_path / "x.zarr", client=processes) == 1000
     np.testing.assert_array_equal(stored(tmp_path / "x.zarr"), ROWS)
+    target = tmp_path / "y.zarr"
+    assert main([*map(str, sources), str(target), "--cluster", processes.scheduler.address]) == 0
+    np.testing.assert_array_equal(stored(target), ROWS)
 
 
 def test_dtypes_are_joined_and_byte_orders_are_native(tmp_path: Path) -> None:

@@ -259,3 +259,14 @@ def test_kmeans_fa_begins_every_kind_of_run(numbers: dict[str, Any]) -> None:
     assert np.isclose(mixture.weights.sum(), 1.0)
     energies = [record.free_energy for record in state.records if record.phase == "training"]
     assert (np.diff(energies) > -1e-6 * np.abs(energies[0])).all()
+
+
+@pytest.mark.parametrize("empty", ["drop", "split"])
+def test_clusters_without_rows_are_left_to_the_run(empty: str) -> None:
+    data = np.repeat(np.array([[0.0, 1, 2, 3], [5, 6, 7, 9]]), 50, axis=0)
+    context = make_context(data, Settings(8, 1, init_params="k-means+fa", max_iter=2, empty_components=empty))
+    state, mixture = train(context)
+    lost = [c for record in state.records for c in (*record.dropped, *record.split)]
+    assert lost  # and named, at the M-step after which no row keeps them as its second choice either
+    assert np.count_nonzero(mixture.weights) == (8 if empty == "split" else 8 - len(lost))
+    assert state.records[0].n_alive == 8

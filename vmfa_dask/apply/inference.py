@@ -45,6 +45,8 @@ def as_rows(mixture: Mixture, x: Any) -> Rows:
     width = int(np.prod(rows.shape[1:]))
     if width != mixture.n_features:
         raise ValueError(f"x: rows have {width} features, the model has {mixture.n_features}")
+    if len(rows) == 0:
+        raise ValueError(f"x: shape {rows.shape} holds no rows")
     if rows.dtype.kind not in "iuf":
         raise ValueError(f"x: dtype {rows.dtype} is not supported; expected an integer or a float")
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():

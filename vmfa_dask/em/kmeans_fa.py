@@ -42,7 +42,8 @@ def _analyzers_stage(settings: Settings) -> Stage:
 
 
 def _one_component_per_row(settings: Settings) -> Settings:
-    return replace(settings, truncation=1, neighborhood=1, search="guided", search_every=1, init_params="afkmc2")
+    plain = replace(settings, search="guided", search_every=1, init_params="afkmc2", empty_components="drop")
+    return replace(plain, truncation=1, neighborhood=1)
 
 
 def start_from_clusters(executor: Executor, clusters: StageExecutor) -> None:
@@ -103,9 +104,14 @@ def assign_rows(context: RunContext, group: int, clusters: Stage, version: int, 
 
 
 def take_parameters(context: RunContext, analyzers: Stage, version: int) -> None:
-    """Version 0 of the run: the parameters of the factor analyzers, random neighbours."""
+    """Version 0 of the run: the parameters of the factor analyzers, random neighbours.
+
+    A cluster without rows counts as one row, so that what becomes of it is up to the run itself.
+    """
     mixture = context.stage(analyzers).mixture(version)
-    write_given_start(context.storage, context.settings, context.plan, Start(mixture))
+    weights = np.where(mixture.weights > 0, mixture.weights, 1.0 / context.plan.n_rows)
+    whole = replace(mixture, weights=weights / weights.sum())
+    write_given_start(context.storage, context.settings, context.plan, Start(whole))
 
 
 def take_posterior(context: RunContext, group: int, analyzers: Stage, version: int) -> None:

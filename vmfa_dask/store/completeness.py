@@ -8,15 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import zarr
+from zarr.storage import LocalStore, ObjectStore, ZipStore
 
 
 def missing_chunks(array: zarr.Array[Any]) -> list[tuple[int, ...]]:
     """Places in the grid of the stored objects (shards where the array has them) that are not there, in order.
 
     Zarr reads them as the fill value without a word: a writer may have left out chunks that hold nothing else, but a
-    copy that was cut short or a file that was deleted looks the same. A store that cannot be listed gives none.
+    copy that was cut short or a file that was deleted looks the same. Other stores than folders, archives and object
+    stores give none: a web server lists what it likes, if anything.
     """
-    if not array.store.supports_listing:
+    if not isinstance(array.store, LocalStore | ZipStore | ObjectStore):
         return []
     prefix = f"{array.path}/" if array.path else ""
     sizes = array.shards or array.chunks
