@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -39,7 +40,14 @@ def test_an_interrupted_run_leaves_the_cluster_idle_and_goes_on(processes: Clien
     assert wait_until_idle(processes, 10) == ["mine"]
     assert mine.result(timeout=10) == 3
     if word.startswith("pass"):
-        assert any("the run is kept in" in line and "pass 3" in line for line in driver.lines), driver.lines
+        last = int(
+            next(
+                re.search(r"after pass (\d+).*the run is kept in", line)
+                for line in driver.lines
+                if "is kept in" in line
+            )[1]
+        )
+        assert last >= 3
         passes: list[int] = []
         fit = fit_distributed(
             store,
@@ -49,5 +57,5 @@ def test_an_interrupted_run_leaves_the_cluster_idle_and_goes_on(processes: Clien
             progress=lambda record: passes.append(record.iteration),
             **OPTIONS,
         )
-        assert passes[0] in (4, 5)  # another pass may have ended before the signal came
+        assert passes[0] in (last + 1, last + 2)  # the signal may come when a pass is kept, and not told of yet
         assert digest(fit.model) == digest(fit_local(store, **OPTIONS).model)

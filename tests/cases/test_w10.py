@@ -46,7 +46,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_keeps_its_last_state(tmp_path: Pa
     assert "cannot be written: No space left on device" in found["message"]
     assert found["run"] in found["message"]
     assert found["passes"][-1] == FULL_FROM
-    assert found["kept"] == FULL_FROM  # passes 0 to 3: the state of the pass before
+    assert found["kept"] == FULL_FROM + 1  # passes 0 to 4: the last one that was told of
     assert found["left"] == []
     assert found["same"]
 

@@ -76,7 +76,7 @@ def test_a_run_is_driven_once_and_again_when_it_has_ended(own: Client, store: st
     with pytest.raises(RuntimeError, match=r"another process is working on this run|a driver is at work"):
         start(store, tmp_path / "run", own, max_iter=10_000)
     first.stop()
-    with pytest.raises(RunStopped, match=r"stopped after \d+ passes"):
+    with pytest.raises(RunStopped, match=r"stopped after pass \d+"):
         first.result(timeout=60)
     done = len(first.records())
     assert done > 0

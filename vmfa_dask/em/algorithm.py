@@ -26,8 +26,8 @@ class Training:
     Parameters
     ----------
     executor : who runs the tasks
-    on_record : called with the record of each pass
     on_state : called with the state after each pass, before the versions that it no longer needs are forgotten
+    on_record : called with the record of each pass, after `on_state`: a pass that is told of is not lost any more
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class Training:
         begin = time.perf_counter()
         reports = run_pass(self.executor, state.step(self.executor.settings))
         record = self._record(state, reports, time.perf_counter() - begin)
-        self.last_record = record
         following = state.after(record, self.executor.settings)
-        self.on_record(record)
         self.on_state(following)
+        self.last_record = record
         self._forget(state, following)
+        self.on_record(record)
         return following
 
     def _forget(self, old: RunState, new: RunState) -> None:

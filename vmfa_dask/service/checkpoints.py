@@ -13,10 +13,11 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from vmfa_dask.em.plan import Plan, kept_bytes, make_plan
+from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.rows import RowSource
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.start import Start, write_given_start
-from vmfa_dask.em.state import DONE, RunState
+from vmfa_dask.em.state import DONE, FINAL, RunState
 from vmfa_dask.em.storage import PARAMETERS, POSTERIOR, START, Storage
 from vmfa_dask.service.inputs import describe_rows
 from vmfa_dask.store.places import locate
@@ -73,18 +74,21 @@ class KeptRun:
         return state.reopened(self._settings)
 
     def keep(self, state: RunState) -> None:
-        """Keep a state when it is due: when the run is done, or has worked long enough for the cost of the last one.
+        """Keep a state when it is due: when the run is done, or has worked long enough for the cost of the last one."""
+        self._latest = state
+        if state.phase == DONE or time.monotonic() - self._last >= self._patience * self._cost:
+            self.keep_latest()
+
+    def check_stop(self, record: IterationRecord) -> None:
+        """Called after a pass has been told of.
 
         Raises
         ------
         RunStopped
-            When the run was asked to stop.
+            When the run was asked to stop, and there is more to do.
         """
-        self._latest = state
-        if state.phase != DONE and self._folder.stop_requested():
-            raise RunStopped(f"{self.path}: stopped after {len(state.records)} passes, as was asked for")
-        if state.phase == DONE or time.monotonic() - self._last >= self._patience * self._cost:
-            self.keep_latest()
+        if record.phase != FINAL and self._folder.stop_requested():
+            raise RunStopped(f"{self.path}: stopped after pass {record.iteration}, as was asked for")
 
     def keep_latest(self) -> None:
         """Keep the last complete pass, if it is not kept yet."""

@@ -95,7 +95,13 @@ def train(executor: Executor, start: Start | None, report: Progress, kept: KeptR
         When the scheduler went away: what was lost, the last complete pass, and how to go on.
     """
     settings = executor.settings
-    training = Training(executor, report, kept.keep if kept else lambda state: None)
+
+    def tell(record: IterationRecord) -> None:
+        report(record)
+        if kept is not None:
+            kept.check_stop(record)
+
+    training = Training(executor, tell, kept.keep if kept else lambda state: None)
     known = kept.attach(executor.storage) if kept else None
     try:
         state = training.run(start, known)
