@@ -49,12 +49,12 @@ class Case:
     def prepare_moments(self) -> None:
         """Accumulators for `moments`."""
         c, h, d = self.mixture.n_components, self.mixture.n_factors, self.mixture.n_features
-        self.totals = Moments.zeros(c, h, d)
+        self.totals = Moments.empty(c, h, d, "float64")
 
     def moments(self) -> None:
         """Moments of all rows grouped to components, once."""
         grouped = (self.rows, self.members, self.indptr, self.responsibilities)
-        add_moments(*grouped, self.precision, self.mixture.means, self.cores, self.totals)
+        add_moments(*grouped, self.precision, self.mixture.means, self.cores, False, self.totals)
 
     def all_joints(self) -> None:
         """All rows with all components, as in exhaustive search."""

@@ -207,10 +207,10 @@ class Moments:
     moments: FloatArray
 
     @classmethod
-    def zeros(cls, n_components: int, n_factors: int, n_features: int) -> Moments:
-        """Accumulators in float64."""
+    def empty(cls, n_components: int, n_factors: int, n_features: int, dtype: str) -> Moments:
+        """Unwritten arrays, the moments of `dtype`."""
         c, h = n_components, n_factors
-        return cls(np.zeros(c), np.zeros((c, h + 1, h + 1)), np.zeros((c, h + 2, n_features)))
+        return cls(np.empty(c), np.empty((c, h + 1, h + 1)), np.empty((c, h + 2, n_features), dtype))
 
     def block(self, start: int, stop: int) -> Moments:
         """The moments of components ``start:stop`` of this block (views)."""

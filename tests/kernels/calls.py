@@ -47,6 +47,14 @@ def evaluate(mixture: Mixture, rows: NDArray[Any], members: Int32, indptr: Int64
     return joints
 
 
+def zeros(n_components: int, n_factors: int, n_features: int) -> Moments:
+    """Accumulators in float64."""
+    moments = Moments.empty(n_components, n_factors, n_features, "float64")
+    for array in (moments.counts, moments.factor_moments, moments.moments):
+        array.fill(0.0)
+    return moments
+
+
 def sum_moments(
     mixture: Mixture,
     rows: NDArray[Any],
@@ -55,8 +63,9 @@ def sum_moments(
     weights: Float64,
     totals: Moments,
     n_threads: int = 1,
+    add: bool = True,
 ) -> Precision:
-    """Add the moments of grouped pairs with responsibilities `weights` to `totals`."""
+    """Moments of grouped pairs with responsibilities `weights`, added to `totals` or written over them."""
     cores = Cores(n_threads)
     p, rows = derive(mixture, cores), read_only(rows)
     cores.run(
@@ -74,6 +83,7 @@ def sum_moments(
             mixture.means,
             p.factors,
             p.tile,
+            add,
             totals.counts,
             totals.factor_moments,
             totals.moments,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.kernels.calls import grouped, sum_moments
+from tests.kernels.calls import grouped, sum_moments, zeros
 from tests.samples import draw, make_mixture
 from tests.twins.mixture import Dense, factor_regression
 from vmfa_dask.kernels.moments import ROWS_PER_PART
@@ -21,7 +21,7 @@ def by_hand(
     """The definition; with `covariances`, E_c holds the factors' posterior covariance as well."""
     dense = Dense.of(mixture)
     c, h, d = dense.loadings.shape
-    totals = Moments.zeros(c, h, d)
+    totals = zeros(c, h, d)
     for k in range(c):
         gain, covariance = factor_regression(dense, k)
         for slot in range(indptr[k], indptr[k + 1]):
@@ -65,7 +65,7 @@ def test_equals_sums_over_rows(stored: str, precision: str, n_factors: int, n_fe
     owners = np.repeat([0, 1, 3], [2 * ROWS_PER_PART + 9, 1, 40])
     members, indptr = grouped(owners, rng.permutation(np.concatenate([np.arange(len(rows))] * 2))[: len(owners)], 4)
     weights = rng.uniform(0, 1, len(owners))
-    found = Moments.zeros(4, n_factors, n_features)
+    found = zeros(4, n_factors, n_features)
     p = sum_moments(mixture, rows, members, indptr, weights, found)
     assert_close(found, by_hand(mixture, rows, members, indptr, weights, covariances=False), ROUNDING[precision])
     add_posterior_covariances(p.cholesky, found.counts, found.factor_moments)
@@ -78,7 +78,7 @@ def test_moments_are_added_to_what_is_there() -> None:
     rng = np.random.default_rng(1)
     owners, weights = rng.integers(0, 3, 60), rng.uniform(0, 1, 60)
     members, indptr = grouped(owners, np.arange(60), 3)
-    once, twice = Moments.zeros(3, 3, 11), Moments.zeros(3, 3, 11)
+    once, twice = zeros(3, 3, 11), zeros(3, 3, 11)
     sum_moments(mixture, rows, members, indptr, weights, once)
     sum_moments(mixture, rows, members, indptr, weights, twice)
     sum_moments(mixture, rows, members, indptr, weights, twice)
@@ -86,12 +86,28 @@ def test_moments_are_added_to_what_is_there() -> None:
         np.testing.assert_allclose(getattr(twice, name), 2 * getattr(once, name), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_was_there_is_written_over(dtype: str) -> None:
+    mixture = make_mixture(4, 11, 3)
+    rows = draw(mixture, 60)
+    owners, weights = np.repeat([0, 1, 3], 20), np.random.default_rng(1).uniform(0, 1, 60)
+    members, indptr = grouped(owners, np.arange(60), 4)
+    summed, written = zeros(4, 3, 11), Moments.empty(4, 3, 11, dtype)
+    sum_moments(mixture, rows, members, indptr, weights, summed)
+    for name in ("counts", "factor_moments", "moments"):
+        getattr(written, name).fill(np.nan)
+    sum_moments(mixture, rows, members, indptr, weights, written, add=False)
+    for name in ("counts", "factor_moments", "moments"):
+        kept = getattr(written, name)
+        np.testing.assert_array_equal(kept, getattr(summed, name).astype(kept.dtype), err_msg=name)
+
+
 def test_ill_conditioned_component_keeps_its_factors() -> None:
     mixture = make_mixture(1, 40, 3, dtype="float32")
     mixture = Mixture(mixture.weights, mixture.means, mixture.loadings, np.full((1, 40), 1e-5, np.float32))
     rows = draw(mixture, 80, dtype="float32")
     members, indptr = grouped(np.zeros(80, int), np.arange(80), 1)
-    found = Moments.zeros(1, 3, 40)
+    found = zeros(1, 3, 40)
     sum_moments(mixture, rows, members, indptr, np.ones(80), found)
     assert_close(found, by_hand(mixture, rows, members, indptr, np.ones(80), covariances=False), ROUNDING["float32"])
 
@@ -102,7 +118,7 @@ def test_threads_change_no_bit() -> None:
     rng = np.random.default_rng(2)
     members, indptr = grouped(rng.integers(0, 9, 1500), rng.integers(0, 400, 1500), 9)
     weights = rng.uniform(0, 1, 1500)
-    totals = {n: Moments.zeros(9, 3, 70) for n in (1, 2, 5)}
+    totals = {n: zeros(9, 3, 70) for n in (1, 2, 5)}
     for n_threads, total in totals.items():
         sum_moments(mixture, rows, members, indptr, weights, total, n_threads)
     for n_threads in (2, 5):

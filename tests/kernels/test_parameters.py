@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.kernels.calls import grouped, sum_moments
+from tests.kernels.calls import grouped, sum_moments, zeros
 from tests.samples import draw, make_mixture
 from tests.twins.mixture import Dense, textbook_m_step
 from vmfa_dask.apply.model import MixtureModel
@@ -68,7 +68,7 @@ def statistics(mixture: Mixture, rows: np.ndarray, q: np.ndarray) -> Moments:
     """Moments of rows with responsibilities q (n, C), by the kernels."""
     c, h, d = mixture.loadings.shape
     owners, members = np.repeat(np.arange(c), len(rows)), np.tile(np.arange(len(rows)), c)
-    found = Moments.zeros(c, h, d)
+    found = zeros(c, h, d)
     p = sum_moments(mixture, rows, *grouped(owners, members, c), q.T.ravel(), found)
     add_posterior_covariances(p.cholesky, found.counts, found.factor_moments)
     return found

@@ -16,10 +16,10 @@ from vmfa_dask.em.rows import working_rows
 from vmfa_dask.em.seeding import Candidates, first_seed
 from vmfa_dask.em.storage import START
 from vmfa_dask.em.threads import Cores
-from vmfa_dask.kernels import random
+from vmfa_dask.kernels import random, survey
 from vmfa_dask.values import Float64, FloatArray, Int64, Mixture
 
-# Chains whose candidates are compared at once.
+# Chains after which their seeds are compared with the candidates of all later ones.
 _CHAINS_TOGETHER = 32
 
 
@@ -46,14 +46,13 @@ def run_chains(context: RunContext, parts: Sequence[Candidates], masses: Sequenc
     n_distinct = 1
     for low in range(1, c, _CHAINS_TOGETHER):
         high = min(low + _CHAINS_TOGETHER, c)
-        batch, rest = slice((low - 1) * m, (high - 1) * m), slice((high - 1) * m, None)
-        between = squared_distances(context.cores, points[batch], points[batch])
+        stop = (high - 1) * m
         for k in range(low, high):
-            chain = range((k - low) * m, (k - low + 1) * m)
-            state = _walk(nearest[batch], proposal[batch], accept[batch, 0], chain)
-            n_distinct += int(nearest[batch][state] > 0)
-            seeds[k], seed_rows[k] = values[batch][state], rows[batch][state]
-            nearest[batch] = np.minimum(nearest[batch], between[:, state])
+            state = _walk(nearest, proposal, accept[:, 0], range((k - 1) * m, k * m))
+            n_distinct += int(nearest[state] > 0)
+            seeds[k], seed_rows[k] = values[state], rows[state]
+            _bring_nearer(nearest, points, k * m, stop, points[state])
+        rest = slice(stop, None)
         if high < c:
             found = squared_distances(context.cores, points[rest], seeds[low:high] - center)
             nearest[rest] = np.minimum(nearest[rest], found.min(axis=1))
@@ -68,6 +67,13 @@ def _walk(nearest: Float64, proposal: Float64, accept: Float64, chain: range) ->
         if needed == 0 or odds > accept[candidate] * needed:
             state = candidate
     return state
+
+
+def _bring_nearer(nearest: Float64, points: FloatArray, start: int, stop: int, seed: FloatArray) -> None:
+    """Count a new seed in for candidates ``start:stop``."""
+    found = np.empty(stop - start)
+    survey.squared_distances(points[start:stop], seed.astype(np.float64), 0, stop - start, found)
+    nearest[start:stop] = np.minimum(nearest[start:stop], found)
 
 
 def squared_distances(cores: Cores, points: FloatArray, centers: FloatArray) -> Float64:

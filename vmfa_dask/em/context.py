@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from vmfa_dask.em.memory import Memory
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.precision import Precision, derive
 from vmfa_dask.em.rows import RowSource, n_features_of
@@ -44,11 +47,11 @@ class RunContext:
 
     def __init__(self, rows: RowSource, settings: Settings, plan: Plan, storage: Storage, cores: Cores) -> None:
         self.rows, self.settings, self.plan, self.storage, self.cores = rows, settings, plan, storage, cores
+        self.memory = Memory()
         self._lock = threading.RLock()
         self._mixture: Mixture | None = None
         self._precision: tuple[int, Precision] | None = None
         self._graph: tuple[int, NeighborGraph] | None = None
-        self._accumulators: Moments | None = None
         self._stage: tuple[Stage, RunContext] | None = None
 
     def stage(self, stage: Stage) -> RunContext:
@@ -70,7 +73,8 @@ class RunContext:
                 self._stage = None  # a run that has parameters is past its stages
                 blocks = [self.storage.read(PARAMETERS, version, b) for b in range(len(self.plan.component_blocks))]
                 names = [name for name in PARAMETER_NAMES if name in blocks[0]]
-                whole = {n: blocks[0][n] if len(blocks) == 1 else np.concatenate([k[n] for k in blocks]) for n in names}
+                self._mixture = None
+                whole = {name: self._joined([block[name] for block in blocks]) for name in names}
                 if "noise_variances" not in whole:  # shared by all components, in a block of its own
                     shared = self.storage.read(PARAMETERS, version, len(blocks))["noise_variances"]
                     whole["noise_variances"] = np.tile(shared, (len(whole["weights"]), 1))
@@ -82,32 +86,32 @@ class RunContext:
                 )
             return self._mixture
 
+    def _joined(self, parts: list[NDArray[Any]]) -> NDArray[Any]:
+        """Component blocks one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        whole = self.memory.empty((sum(len(part) for part in parts), *parts[0].shape[1:]), parts[0].dtype)
+        return np.concatenate(parts, out=whole)
+
     def _patch(self, kind: str, version: int, block: int) -> Arrays | None:
         """Components that were split on the way to a version, beside its component blocks."""
         splits = self.settings.empty_components == "split"
         return read_patch(self.storage, kind, version, block) if splits else None
 
     def precision(self, version: int) -> Precision:
-        """Derived arrays of a version, for the task that holds `Cores.exclusive`: their memory serves the next one."""
+        """Derived arrays of a version."""
         with self._lock:
             mixture = self.mixture(version)
             if self._precision is None or self._precision[0] != version:
-                old = self._precision[1] if self._precision else None
-                self._precision = version, derive(mixture, self.cores, old)
+                self._precision = None  # its memory serves the next one
+                self._precision = version, derive(mixture, self.cores, self.memory)
             return self._precision[1]
 
-    def accumulators(self) -> Moments:
-        """Zeros to sum the moments of one partial E-step in, for the task that holds `Cores.exclusive`.
-
-        The memory is kept: fresh pages for statistics as large as a model took as long as the moments themselves.
-        """
-        if self._accumulators is None:
-            settings = self.settings
-            self._accumulators = Moments.zeros(settings.n_components, settings.n_factors, n_features_of(self.rows))
-        else:
-            for array in (self._accumulators.counts, self._accumulators.factor_moments, self._accumulators.moments):
-                array.fill(0.0)
-        return self._accumulators
+    def empty_moments(self, dtype: str) -> Moments:
+        """Unwritten memory for the moments of all components."""
+        c, h = self.settings.n_components, self.settings.n_factors
+        sums = self.memory.empty((c, h + 2, n_features_of(self.rows)), dtype)
+        return Moments(np.empty(c), np.empty((c, h + 1, h + 1)), sums)
 
     def graph(self, version: int) -> NeighborGraph:
         """Neighbour graph of a version."""

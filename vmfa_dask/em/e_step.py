@@ -35,7 +35,7 @@ class PartialEStep:
         self.graph: NeighborGraph = context.graph(step.graph)
         self.alive = self.mixture.weights > 0
         self.watch = Stopwatch()
-        self.moments: Moments | None = context.accumulators() if step.update else None
+        self.moments: Moments | None = None
         self.divergences: Divergences | None = None
         self.tally = RowTally(0, 0, 0.0)
 
@@ -43,6 +43,8 @@ class PartialEStep:
         """Evaluate the rows of `group` from their posterior; returns the new one."""
         updated = np.empty_like(posterior.components)
         resting = None if posterior.resting is None else np.empty_like(posterior.resting)
+        if self.step.update:
+            self.moments = self._memory_of_moments(group)
         blocks = read_ahead(self.context.rows, *group, self.context.plan.block_rows)
         for first, block in self._timed(blocks):
             part = slice(first - group[0], first - group[0] + len(block))
@@ -62,13 +64,18 @@ class PartialEStep:
             if self.step.search:
                 self._tally_divergences(state)
             if self.moments is not None:
-                self._add_moments(rows, state)
+                self._add_moments(rows, state, add=first > group[0])
             energy = float(np.sum(state.free_energy))
             self.tally += RowTally(len(block), state.n_joints, energy)
         if self.moments is not None:
             add_posterior_covariances(self.precision.cholesky, self.moments.counts, self.moments.factor_moments)
         self.tally = RowTally(self.tally.n_rows, self.tally.n_joints, self.tally.free_energy, self.watch.seconds)
         return TruncatedPosterior(updated, resting)
+
+    def _memory_of_moments(self, group: tuple[int, int]) -> Moments:
+        """Where the group has one block of rows, its sums are rounded as they are written: no other is added."""
+        one = self.context.plan.has_one_block(group)
+        return self.context.empty_moments(self.context.settings.precision if one else "float64")
 
     def _rows_to_search(self, posterior: TruncatedPosterior, first_row: int) -> NDArray[np.uint8]:
         """Which rows of a block are searched in this pass, (n,) uint8."""
@@ -202,8 +209,8 @@ class PartialEStep:
             part = Divergences(np.concatenate([[0], np.cumsum(lengths)]), ids[used], sums[used], counts[used])
             self.divergences = part if self.divergences is None else add_divergences(self.divergences, part)
 
-    def _add_moments(self, rows: Rows, state: BlockState) -> None:
-        """Moments of the rows of a block under the components that matter to them."""
+    def _add_moments(self, rows: Rows, state: BlockState, add: bool) -> None:
+        """Moments of the rows of a block under the components that matter to them, first ones or added."""
         assert self.moments is not None
         with self.watch.phase("moments"):
             row, rank = np.nonzero(state.responsibilities > NEGLIGIBLE)
@@ -211,7 +218,8 @@ class PartialEStep:
             order = np.argsort(owner, kind="stable")
             members, weights = row[order].astype(np.int32), state.responsibilities[row[order], rank[order]]
             indptr = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=self.mixture.n_components))])
-            add_moments(rows, members, indptr, weights, self.precision, self.mixture.means, self.cores, self.moments)
+            means = self.mixture.means
+            add_moments(rows, members, indptr, weights, self.precision, means, self.cores, add, self.moments)
 
 
 def add_divergences(a: Divergences, b: Divergences) -> Divergences:

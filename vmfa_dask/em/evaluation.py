@@ -58,9 +58,10 @@ def add_moments(
     precision: Precision,
     means: FloatArray,
     cores: Cores,
+    add: bool,
     out_moments: Moments,
 ) -> None:
-    """Add the moments of every component over its rows (see `kernels.moments.component_moments`)."""
+    """Moments of every component over its rows, written or added (see `kernels.moments.component_moments`)."""
     p = precision
     slots = (p.precise_slot, p.packed_precise)
     totals = (out_moments.counts, out_moments.factor_moments, out_moments.moments)
@@ -78,6 +79,7 @@ def add_moments(
             means,
             p.factors,
             p.tile,
+            add,
             *totals,
         ),
         cores.split_by_work(indptr),

@@ -81,9 +81,10 @@ def update_parameters(context: RunContext, block: int, step: Step, parts: Sequen
     old, settings = context.mixture(step.parameters), context.settings
     start, stop = context.plan.component_blocks[block]
     shape = stop - start
-    means = np.empty((shape, old.n_features), old.means.dtype)
-    loadings = np.empty((shape, old.n_factors, old.n_features), old.means.dtype)
-    noise = np.empty_like(means)
+    dtype, memory_of = old.means.dtype, context.memory.empty
+    means = memory_of((shape, old.n_features), dtype)
+    loadings = memory_of((shape, old.n_factors, old.n_features), dtype)
+    noise = memory_of((shape, old.n_features), dtype)
     counts = np.empty(shape)
     moments = [part.moments for part in parts if part.moments is not None]
     constrain = NOISE_MODELS[settings.covariance_type, settings.noise]

@@ -6,6 +6,7 @@ Sums depend on where blocks begin, so everything here is part of the result's id
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ _GROUP_ROWS_PER_COMPONENT = 30
 # A group of fewer bytes than this is done before its task was worth scheduling.
 _GROUP_BYTES = 8 * 2**20
 _MOST_GROUPS = 512
+# Part of a block or tile that is shared out among the others.
+_SMALL_REST = 0.15
 # Float64 statistics of one component block, at most: blocks are merged and maximised side by side on several workers.
 _COMPONENT_BLOCK_BYTES = 96 * 2**20
 
@@ -48,6 +51,10 @@ class Plan:
         """N."""
         return self.groups[-1][1]
 
+    def has_one_block(self, group: tuple[int, int]) -> bool:
+        """Whether a partial E-step reads the rows of a group at once."""
+        return group[1] - group[0] <= self.block_rows
+
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Plan:
         """The plan whose fields were written as JSON."""
@@ -60,6 +67,12 @@ def _even(n: int, parts: int, unit: int) -> tuple[tuple[int, int], ...]:
     units = -(-n // unit)
     edges = sorted({min(n, units * k // parts * unit) for k in range(parts)} | {n})
     return tuple((a, b) for a, b in itertools.pairwise(edges) if a < b)
+
+
+def _about_equal(n: int, most: int) -> int:
+    """Size of parts of n things, about `most` at most: no small rest is left, for which all parameters pass again."""
+    parts = max(1, math.ceil(n / most - _SMALL_REST))
+    return -(-n // parts)
 
 
 def statistics_bytes(settings: Settings, n_features: int) -> int:
@@ -96,15 +109,14 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
         by_work = rows.n_rows * d * rows.dtype.itemsize // _GROUP_BYTES
         n_groups = max(2, min(_MOST_GROUPS, by_work, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c)))
     unit = rows.chunk_rows if rows.n_rows >= n_groups * rows.chunk_rows else 1
+    groups = _even(rows.n_rows, n_groups, unit)
     row_bytes = d * rows.dtype.itemsize + 20 * settings.most_candidates
-    tile_rows = max(64, TILE_BYTES // (d * min(rows.dtype.itemsize, 4)))
-    block_rows = max(64, BLOCK_BYTES // row_bytes)
+    block_rows = _about_equal(max(stop - start for start, stop in groups), max(64, BLOCK_BYTES // row_bytes))
     if block_rows > unit > 1:
-        block_rows -= block_rows % unit
+        block_rows = -(-block_rows // unit) * unit
+    tile_rows = _about_equal(block_rows, max(64, TILE_BYTES // (d * min(rows.dtype.itemsize, 4))))
     n_component_blocks = min(c, -(-c * statistics_bytes(settings, d) // _COMPONENT_BLOCK_BYTES))
-    return Plan(
-        _even(rows.n_rows, n_groups, unit), block_rows, min(tile_rows, block_rows), _even(c, n_component_blocks, 1)
-    )
+    return Plan(groups, block_rows, tile_rows, _even(c, n_component_blocks, 1))
 
 
 def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vmfa_dask.em.memory import Memory
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels import vector
 from vmfa_dask.kernels.parameters import factorize, pack
@@ -52,15 +53,6 @@ class Precision:
         return (0,) * rows_per_tile(len(self.factors)) if lanes > 1 else (0,)
 
 
-def _aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An empty array that starts at a cache line: vectors that straddle two lines cost a second load."""
-    n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    raw = np.empty(n_bytes + vector.CACHE_LINE_BYTES, np.uint8)
-    start = -raw.ctypes.data % vector.CACHE_LINE_BYTES
-    aligned: NDArray[Any] = raw[start : start + n_bytes].view(dtype).reshape(shape)
-    return aligned
-
-
 def _packed_shape(n: int, n_factors: int, n_features: int, itemsize: int) -> tuple[int, int, int, int]:
     lanes = vector.lanes_of(itemsize * 8)
     return n, -(-n_features // lanes), n_factors + 2, lanes
@@ -71,21 +63,9 @@ def packed_bytes(n_components: int, n_factors: int, n_features: int, itemsize: i
     return int(np.prod(_packed_shape(n_components, n_factors, n_features, itemsize))) * itemsize
 
 
-def _memory(old: NDArray[Any] | None, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Memory of an array that is not needed any more, where it is large enough, else new memory."""
-    size = int(np.prod(shape))
-    if old is not None and old.dtype == dtype and old.size >= size:
-        reused: NDArray[Any] = old.reshape(-1)[:size].reshape(shape)
-        return reused
-    return _aligned(shape, dtype)
-
-
-def derive(mixture: Mixture, cores: Cores, old: Precision | None = None) -> Precision:
-    """Precision of a mixture; complexity O(C·D·H²).
-
-    `old` is a precision that nobody uses any more: its memory is written again, as fresh pages for a copy of the model
-    take as long as filling them.
-    """
+def derive(mixture: Mixture, cores: Cores, memory: Memory | None = None) -> Precision:
+    """Precision of a mixture, in arrays from `memory`; complexity O(C·D·H²)."""
+    memory = memory if memory is not None else Memory()
     c, d, h = mixture.n_components, mixture.n_features, mixture.n_factors
     cholesky, log_norms, conditions = np.empty((c, h, h)), np.empty(c), np.empty(c)
     arrays = (mixture.means, mixture.loadings, mixture.noise_variances)
@@ -94,14 +74,14 @@ def derive(mixture: Mixture, cores: Cores, old: Precision | None = None) -> Prec
         cores.split(c),
     )
     dtype = mixture.means.dtype
-    packed = _memory(old.packed if old else None, _packed_shape(c, h, d, dtype.itemsize), dtype)
+    packed = memory.empty(_packed_shape(c, h, d, dtype.itemsize), dtype)
     every = np.arange(c, dtype=np.int32)
     cores.run(lambda a, b: pack(*arrays, cholesky, every, a, b, packed), cores.split(c))
     cancels = (conditions > _LARGEST_EXCESS_PER_FEATURE * d) & (dtype == np.float32)
     chosen = np.flatnonzero(cancels).astype(np.int32)
     precise_slot = np.full(c, -1, np.int32)
     precise_slot[chosen] = np.arange(len(chosen))
-    packed_precise = _memory(old.packed_precise if old else None, _packed_shape(len(chosen), h, d, 8), np.dtype(float))
+    packed_precise = memory.empty(_packed_shape(len(chosen), h, d, 8), np.float64)
     cores.run(lambda a, b: pack(*arrays, cholesky, chosen, a, b, packed_precise), cores.split(len(chosen)))
     with np.errstate(divide="ignore"):
         log_weights = np.log(mixture.weights)

@@ -21,7 +21,6 @@ from vmfa_dask.em.rows import gather, read_only
 from vmfa_dask.em.splitting import draw_donors
 from vmfa_dask.em.start import initial_components, write_start
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
-from vmfa_dask.em.threads import Cores
 from vmfa_dask.values import Float64, Int32, Int64, Mixture, Moments, RowTally, Statistics, TruncatedPosterior
 
 
@@ -74,28 +73,26 @@ def run_e_step(context: RunContext, group: int, step: Step) -> PartialResult:
 
 
 def _statistics_by_block(context: RunContext, step: Step, partial: PartialEStep) -> list[Statistics]:
-    """Copies of what a partial E-step has summed: its accumulators serve the next one."""
-    dtype, found = context.settings.precision, []
+    """What a partial E-step has summed."""
+    moments, dtype, found = partial.moments, context.settings.precision, []
+    if moments is not None and moments.moments.dtype != dtype:
+        moments = _rounded(moments, context)
     for start, stop in context.plan.component_blocks:
-        moments = _copied(partial.moments.block(start, stop), dtype, context.cores) if partial.moments else None
+        part = moments.block(start, stop) if moments else None
         divergences = partial.divergences.block(start, stop) if partial.divergences else None
-        found.append(Statistics(step.parameters, start, stop, moments, divergences))
+        found.append(Statistics(step.parameters, start, stop, part, divergences))
     return found
 
 
-def _copied(moments: Moments, dtype: str, cores: Cores) -> Moments:
-    """A copy whose sums over rows are of `dtype`.
-
-    The array is made by this thread and filled by all: the pages of arrays that each thread of the pool had made for
-    itself took three times as long.
-    """
-    sums = np.empty(moments.moments.shape, dtype)
+def _rounded(moments: Moments, context: RunContext) -> Moments:
+    """Sums over rows in the precision of the run, in which they wait and travel."""
+    rounded = context.empty_moments(context.settings.precision).moments
 
     def fill(start: int, stop: int) -> None:
-        np.copyto(sums[start:stop], moments.moments[start:stop], casting="same_kind")
+        np.copyto(rounded[start:stop], moments.moments[start:stop], casting="same_kind")
 
-    cores.run(fill, cores.split(len(sums)))
-    return Moments(moments.counts.copy(), moments.factor_moments.copy(), sums)
+    context.cores.run(fill, context.cores.split(len(rounded)))
+    return Moments(moments.counts, moments.factor_moments, rounded)
 
 
 def pick_block(context: RunContext, block: int, result: PartialResult) -> PartialResult:

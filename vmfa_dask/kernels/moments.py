@@ -92,11 +92,12 @@ def component_moments(
     means: Any,
     factors: Any,
     tile: Any,
+    add: Any,
     out_counts: Any,
     out_factor_moments: Any,
     out_moments: Any,
 ) -> None:
-    """Add N_c, Σ q ẑẑᵀ and the moments of components ``first:last`` over their rows.
+    """N_c, Σ q ẑẑᵀ and the moments of components ``first:last`` over their rows.
 
     Parameters
     ----------
@@ -104,13 +105,21 @@ def component_moments(
     packed, precise_slot, packed_precise : as in `log_joints`
     cholesky : (C, H, H) float64, lower R of L = RRᵀ; factor means are z = R⁻ᵀWt
     means : (C, D) float32 or float64
+    add : whether the sums are added to what the out arrays hold, else they are written over it
     out_counts : (C,) float64; out_factor_moments : (C, H + 1, H + 1) float64, ẑ = (z, 1), without the N_c L⁻¹ term
-    out_moments : (C, H + 2, D) float64
+    out_moments : (C, H + 2, D) float64, or float32 to be rounded to
     """
     n_factors = len(factors)
+    # Sums of one component stay in the cache: those of all would pass through memory with every block of rows.
+    totals = np.empty(out_moments.shape[1:])
     for c in range(first, last):
         n = indptr[c + 1] - indptr[c]
+        if not add:
+            out_counts[c] = 0.0
+            out_factor_moments[c] = 0.0
         if n == 0:
+            if not add:
+                out_moments[c] = 0.0
             continue
         sums = np.empty((n, n_factors + 1))
         weights = np.empty((n, n_factors + 1), means.dtype)
@@ -137,6 +146,11 @@ def component_moments(
                 weights[i, h + 1] = q * z[h + 1]
             out_factor_moments[c, n_factors, n_factors] += q
             weights[i, 0] = q
+        if add:
+            totals[:] = out_moments[c]
+        else:
+            totals[:] = 0.0
         for start in range(0, n, ROWS_PER_PART):
             stop = min(start + ROWS_PER_PART, n)
-            accumulate(rows, ids[start:stop], means[c], weights[start:stop], factors, out_moments[c])
+            accumulate(rows, ids[start:stop], means[c], weights[start:stop], factors, totals)
+        out_moments[c] = totals
