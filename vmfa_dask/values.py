@@ -221,18 +221,24 @@ class Moments:
 class RowTally:
     """What the rows of a shard group add up to, besides statistics of components.
 
-    `free_energy` is a sum over rows in nats (larger is better), `seconds` the time per phase.
+    `free_energy` is a sum over rows in nats (larger is better), `seconds` the time per phase, `bytes_read` what was
+    read from the store of the rows.
     """
 
     n_rows: int
     n_joints: int
     free_energy: float
     seconds: dict[str, float] = field(default_factory=dict)
+    bytes_read: int = 0
 
     def __add__(self, other: RowTally) -> RowTally:
         seconds = {k: self.seconds.get(k, 0.0) + other.seconds.get(k, 0.0) for k in {**self.seconds, **other.seconds}}
         return RowTally(
-            self.n_rows + other.n_rows, self.n_joints + other.n_joints, self.free_energy + other.free_energy, seconds
+            self.n_rows + other.n_rows,
+            self.n_joints + other.n_joints,
+            self.free_energy + other.free_energy,
+            seconds,
+            self.bytes_read + other.bytes_read,
         )
 
 

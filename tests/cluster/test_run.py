@@ -162,7 +162,7 @@ def test_dask_knows_the_size_of_what_travels() -> None:
 
 def test_a_worker_keeps_few_contexts_and_a_driver_its_own() -> None:
     names = [f"run-{k}" for k in range(contexts._MOST_CONTEXTS + 3)]
-    contexts.register(contexts.RunReference("driver", None, None, None, None, None, 0, None), object())  # type: ignore[arg-type]
+    contexts.register(contexts.RunReference("driver", None, None, None, None, None, "refuse", 0, None), object())  # type: ignore[arg-type]
     for name in names:
         contexts._keep(name, object())  # type: ignore[arg-type]
     assert list(contexts._contexts) == ["driver", *names[3:]]

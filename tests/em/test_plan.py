@@ -17,6 +17,7 @@ class Shape:
 
     def __init__(self, n_rows: int, n_features: int, dtype: str = "uint8", chunk_rows: int = 1) -> None:
         self.n_rows, self.feature_shape, self.chunk_rows = n_rows, (n_features,), chunk_rows
+        self.decoded_rows, self.bytes_read = 1, 0
         self.dtype: np.dtype = np.dtype(dtype)
 
     def read(self, start: int, stop: int) -> np.ndarray:

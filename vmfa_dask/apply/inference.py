@@ -65,8 +65,8 @@ def as_source(mixture: Mixture, x: Any, array: str | None = None) -> RowSource:
     """
     if not isinstance(x, str | os.PathLike):
         return ArrayRows(as_rows(mixture, x))
-    source = ZarrRows(locate(x), array)
-    source.check_complete("fill")  # named in the log
+    source = ZarrRows(locate(x), array, missing="fill")
+    source.check_complete()  # named in the log
     if n_features_of(source) != mixture.n_features:
         raise ValueError(
             f"{source.label}: rows have {n_features_of(source)} features, the model has {mixture.n_features}"

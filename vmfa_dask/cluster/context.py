@@ -40,6 +40,7 @@ class RunReference:
     folder: str | None
     url: str | None
     array: str | None
+    missing: str
     cache_bytes: int
     threads: int | None
 
@@ -76,7 +77,7 @@ def context_of(reference: RunReference) -> RunContext:
             f"({get_worker().address}) is another process"
         )
     try:
-        rows = ZarrRows(reference.url, reference.array, reference.cache_bytes)
+        rows = ZarrRows(reference.url, reference.array, reference.cache_bytes, reference.missing)
     except FileNotFoundError as error:  # on a worker that has come during the run: the others were asked before
         raise FileNotFoundError(f"worker {get_worker().address}: {error}") from error
     cores = Cores(reference.threads or threads_of_process(get_worker().scheduler.address))

@@ -96,4 +96,5 @@ class Training:
             () if split else lost,
             sum(update.n_rows for update in updates) if updates else None,
             split,
+            tally.bytes_read,
         )

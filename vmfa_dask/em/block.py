@@ -1,4 +1,7 @@
-"""Work arrays of one block of rows on its way through the E-step, and the clock of its phases. May import: values."""
+"""Work arrays of one block of rows on its way through the E-step, and the clock of its phases.
+
+May import: values, memory.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from vmfa_dask.memory import Memory
 from vmfa_dask.values import Float64, Int32, Int64
 
 
@@ -42,17 +45,17 @@ class BlockState:
     n_joints: int = 0
 
     @classmethod
-    def empty(cls, n_rows: int, search_size: int, truncation: int) -> BlockState:
+    def empty(cls, n_rows: int, search_size: int, truncation: int, memory: Memory) -> BlockState:
         """Unwritten arrays; pages that stay untouched cost no memory."""
         shape, kept = (n_rows, search_size), (n_rows, truncation)
-        slot: Any = np.int32 if n_rows * search_size < 2**31 else np.int64
+        slot = np.int32 if n_rows * search_size < 2**31 else np.int64
         return cls(
-            np.empty(shape, np.int32),
-            np.empty(n_rows, np.int32),
-            np.empty(shape, slot),
-            np.empty(n_rows * search_size),
-            np.empty(kept, np.int32),
-            np.empty(kept),
-            np.empty(n_rows),
-            np.empty(n_rows),
+            memory.empty(shape, np.int32),
+            memory.empty((n_rows,), np.int32),
+            memory.empty(shape, slot),
+            memory.empty((n_rows * search_size,), np.float64),
+            memory.empty(kept, np.int32),
+            memory.empty(kept, np.float64),
+            memory.empty((n_rows,), np.float64),
+            memory.empty((n_rows,), np.float64),
         )

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vmfa_dask.em.memory import Memory
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.precision import Precision, derive
 from vmfa_dask.em.rows import RowSource, n_features_of
@@ -18,6 +17,7 @@ from vmfa_dask.em.splitting import read_patch, split_neighbors, split_parameters
 from vmfa_dask.em.stages import Stage, StageStorage
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, START, Arrays, Storage
 from vmfa_dask.em.threads import Cores
+from vmfa_dask.memory import Memory
 from vmfa_dask.values import Float64, Mixture, Moments, NeighborGraph
 
 PARAMETER_NAMES = ("weights", "means", "loadings", "noise_variances")

@@ -45,13 +45,14 @@ class PartialEStep:
         resting = None if posterior.resting is None else np.empty_like(posterior.resting)
         if self.step.update:
             self.moments = self._memory_of_moments(group)
+        before = self.context.rows.bytes_read
         blocks = read_ahead(self.context.rows, *group, self.context.plan.block_rows)
         for first, block in self._timed(blocks):
             part = slice(first - group[0], first - group[0] + len(block))
             rows = working_rows(block, self.mixture.offset, self.mixture.means.dtype.name)
             known = posterior.rows(part)
             if self.context.settings.search == "exhaustive":
-                state = evaluate_exhaustively(rows, self.precision, self.context.settings, self.cores, self.watch)
+                state = evaluate_exhaustively(rows, self.precision, self.context, self.watch)
             else:
                 state = self._evaluate(rows, first, known.components, self._rows_to_search(known, first))
             if not np.isfinite(state.free_energy).all():
@@ -69,7 +70,7 @@ class PartialEStep:
             self.tally += RowTally(len(block), state.n_joints, energy)
         if self.moments is not None:
             add_posterior_covariances(self.precision.cholesky, self.moments.counts, self.moments.factor_moments)
-        self.tally = RowTally(self.tally.n_rows, self.tally.n_joints, self.tally.free_energy, self.watch.seconds)
+        self.tally += RowTally(0, 0, 0.0, self.watch.seconds, self.context.rows.bytes_read - before)
         return TruncatedPosterior(updated, resting)
 
     def _memory_of_moments(self, group: tuple[int, int]) -> Moments:
@@ -98,7 +99,7 @@ class PartialEStep:
         """Blocks 1 and 4 of Algorithm 1 for the rows of one block."""
         settings = self.context.settings
         size = settings.search_size if self.step.search else settings.truncation
-        state = BlockState.empty(len(rows), size, settings.truncation)
+        state = BlockState.empty(len(rows), size, settings.truncation, self.context.memory)
         neighborhoods = np.array(settings.neighborhoods)
         with self.watch.phase("search"):
             self.cores.run(
@@ -119,7 +120,7 @@ class PartialEStep:
                 ),
                 self.cores.split(len(rows)),
             )
-        members = np.empty(state.log_joints.shape, np.int32)
+        members = self.context.memory.empty(state.log_joints.shape, np.int32)
         for start in range(0, len(rows), self.context.plan.tile_rows):
             self._evaluate_tile(rows, start, min(start + self.context.plan.tile_rows, len(rows)), state, members)
         with self.watch.phase("truncation"):

@@ -8,19 +8,17 @@ from __future__ import annotations
 import numpy as np
 
 from vmfa_dask.em.block import BlockState, Stopwatch
+from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.evaluation import evaluate_all_joints
 from vmfa_dask.em.precision import Precision
 from vmfa_dask.em.rows import Rows
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels import search
 
 
-def evaluate_exhaustively(
-    rows: Rows, precision: Precision, settings: Settings, cores: Cores, watch: Stopwatch
-) -> BlockState:
+def evaluate_exhaustively(rows: Rows, precision: Precision, context: RunContext, watch: Stopwatch) -> BlockState:
     """Kept components, responsibilities and free energy of a block of rows, from all joints."""
-    state = BlockState.empty(len(rows), 0, settings.truncation)
+    cores = context.cores
+    state = BlockState.empty(len(rows), 0, context.settings.truncation, context.memory)
     with watch.phase("log_joints"):
         joints = evaluate_all_joints(rows, precision, cores)
     with watch.phase("truncation"):

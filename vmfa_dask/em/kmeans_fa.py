@@ -98,7 +98,7 @@ def assign_rows(context: RunContext, group: int, clusters: Stage, version: int, 
         mixture, precision = stage.mixture(version), stage.precision(version)
         for first, block in read_ahead(context.rows, start, stop, context.plan.block_rows):
             rows = working_rows(block, mixture.offset, mixture.means.dtype.name)
-            found = evaluate_exhaustively(rows, precision, stage.settings, context.cores, Stopwatch())
+            found = evaluate_exhaustively(rows, precision, stage, Stopwatch())
             nearest[first - start : first - start + len(block)] = found.components
     StageStorage(context.storage, analyzers).write(POSTERIOR, 0, group, {"components": nearest})
 

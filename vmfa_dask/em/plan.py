@@ -14,8 +14,10 @@ from vmfa_dask.em.precision import packed_bytes
 from vmfa_dask.em.rows import RowSource, n_features_of
 from vmfa_dask.em.settings import Settings
 
-# Rows that are read, and whose moments are added to the float64 statistics, at once.
+# Rows that are read, and whose moments are added to the float64 statistics, at once: as much as the statistics take,
+# within these bounds. More would only take memory, less would pass more often through the statistics.
 BLOCK_BYTES = 96 * 2**20
+_SMALLEST_BLOCK_BYTES = 32 * 2**20
 # Rows that stay in the shared cache while all their candidate components pass over them.
 TILE_BYTES = 12 * 2**20
 # A group sends (H + 2)·D sums per component: with fewer rows than this per component, merging costs more than EM.
@@ -75,6 +77,12 @@ def _about_equal(n: int, most: int) -> int:
     return -(-n // parts)
 
 
+def _to_multiple(n: int, unit: int) -> int:
+    """A multiple of `unit` near n, which is no smaller."""
+    above = -(-n // unit) * unit
+    return above if above <= (1 + _SMALL_REST) * n else n - n % unit
+
+
 def statistics_bytes(settings: Settings, n_features: int) -> int:
     """Bytes of the moments of one component while they are summed."""
     h = settings.n_factors
@@ -108,12 +116,14 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
     if n_groups is None:
         by_work = rows.n_rows * d * rows.dtype.itemsize // _GROUP_BYTES
         n_groups = max(2, min(_MOST_GROUPS, by_work, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c)))
-    unit = rows.chunk_rows if rows.n_rows >= n_groups * rows.chunk_rows else 1
+    # Ranges begin where something is stored or decoded, so that nothing is read twice.
+    units = (rows.chunk_rows, rows.decoded_rows, 1)
+    unit = next(unit for unit in units if rows.n_rows >= n_groups * unit or unit == 1)
     groups = _even(rows.n_rows, n_groups, unit)
     row_bytes = d * rows.dtype.itemsize + 20 * settings.most_candidates
-    block_rows = _about_equal(max(stop - start for start, stop in groups), max(64, BLOCK_BYTES // row_bytes))
-    if block_rows > unit > 1:
-        block_rows = -(-block_rows // unit) * unit
+    block_bytes = min(BLOCK_BYTES, max(_SMALLEST_BLOCK_BYTES, c * statistics_bytes(settings, d)))
+    block_rows = _about_equal(max(stop - start for start, stop in groups), max(64, block_bytes // row_bytes))
+    block_rows = _to_multiple(block_rows, next(unit for unit in units if block_rows >= unit))
     tile_rows = _about_equal(block_rows, max(64, TILE_BYTES // (d * min(rows.dtype.itemsize, 4))))
     n_component_blocks = min(c, -(-c * statistics_bytes(settings, d) // _COMPONENT_BLOCK_BYTES))
     return Plan(groups, block_rows, tile_rows, _even(c, n_component_blocks, 1))
@@ -122,8 +132,9 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
 def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str, int]:
     """Peak memory of a process that runs one partial E-step, by what it holds, in bytes.
 
-    `rows` counts the block in work, the next one and what a decoder holds meanwhile; `model` parameters of two versions
-    with their packed form; `statistics` one group's sums, the results that are merged, and what they make.
+    `rows` counts the block in work, the next one and what a decoder holds meanwhile (as much as is decoded together);
+    `model` parameters of two versions with their packed form; `statistics` one group's sums, the results that are
+    merged, and what they make.
     """
     d, c, h = n_features_of(rows), settings.n_components, settings.n_factors
     item = 4 if settings.precision == "float32" else 8
@@ -132,7 +143,7 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
     converted = 0 if rows.dtype.itemsize <= 4 else item
     parts = min(len(plan.groups), 8) + 1
     return {
-        "rows": block * d * (3 * rows.dtype.itemsize + converted),
+        "rows": d * (3 * max(block, rows.decoded_rows) * rows.dtype.itemsize + block * converted),
         "candidates": block * (28 * settings.most_candidates + 12 * settings.truncation),
         "model": 2 * c * d * (h + 2) * item + 2 * packed_bytes(c, h, d, item),
         "statistics": _parts_bytes(settings, d, parts),

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vmfa_dask.em.memory import Memory
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels import vector
 from vmfa_dask.kernels.parameters import factorize, pack
 from vmfa_dask.kernels.projections import rows_per_tile
+from vmfa_dask.memory import Memory
 from vmfa_dask.values import Float64, Int32, Mixture
 
 # Σ t²/σ² exceeds the Mahalanobis distance by about tr(ΛᵀD⁻¹Λ). In float32 the difference of the two carries an error

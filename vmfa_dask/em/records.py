@@ -25,6 +25,8 @@ class IterationRecord:
     sum_of_counts : Σ N_c over the components, which is N up to rounding; None where no moments were summed
     split : components that lost their last row in this pass and took half of another component
     dropped : components that lost their last row in this pass (no row keeps them with a responsibility above 1e-12)
+    bytes_read : bytes that were read from the store of the rows, as they are stored; rows that workers keep in memory
+        are read in the first pass alone
     """
 
     iteration: int
@@ -40,15 +42,17 @@ class IterationRecord:
     dropped: tuple[int, ...] = ()
     sum_of_counts: float | None = None
     split: tuple[int, ...] = ()
+    bytes_read: int = 0
 
     def line(self) -> str:
         """The record as one line of a log."""
         dropped = f", dropped {len(self.dropped)}" if self.dropped else ""
         dropped += f", split {len(self.split)}" if self.split else ""
+        read = f"  {self.bytes_read / 1e6:.0f} MB read" if self.bytes_read else ""
         return (
             f"{self.phase:8s} {self.iteration:3d}  free energy {self.free_energy:12.4f}  change {self.change:9.2e}  "
             f"{self.joints_per_row:6.1f} joints/row  {self.rows_per_second:9.0f} rows/s  {self.seconds:6.2f} s  "
-            f"{self.n_alive} components{dropped}"
+            f"{self.n_alive} components{dropped}{read}"
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -34,6 +34,16 @@ class RowSource(Protocol):
         """Rows that are stored together; groups and blocks begin at their multiples."""
         ...
 
+    @property
+    def decoded_rows(self) -> int:
+        """Rows that are decoded together: a part of them costs as much as all."""
+        ...
+
+    @property
+    def bytes_read(self) -> int:
+        """Stored bytes that were read so far."""
+        ...
+
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start:stop`` as (n, D), C-contiguous, in their stored dtype."""
         ...
@@ -62,6 +72,7 @@ class ArrayRows:
         self._rows = read_only(np.ascontiguousarray(array.reshape(array.shape[0], -1)))
         self.feature_shape = tuple(int(n) for n in array.shape[1:])
         self.n_rows, self.dtype, self.chunk_rows = int(array.shape[0]), array.dtype, chunk_rows
+        self.decoded_rows, self.bytes_read = 1, 0
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start:stop``, a view."""

@@ -41,6 +41,7 @@ def fit_distributed(
     start: Start | Mixture | None = None,
     n_groups: int | None = None,
     threads: int | None = None,
+    cache_bytes: int | None = None,
     run: str | None = None,
     resume: str = "auto",
     checkpoint_share: float = 0.02,
@@ -67,6 +68,8 @@ def fit_distributed(
     n_groups : partial E-steps per iteration; part of the result's identity (sums are grouped by it), so that a run
         gives the same bytes on any number of workers. The default suits the size of the data and of the model.
     threads : threads that compute in each worker process; by default as many as Dask threads it has
+    cache_bytes : rows that each worker process keeps in memory, decoded, at most; by default, and at most, half of what
+        the run leaves of the worker's memory limit (none where it has no limit). 0 reads them anew in each pass.
     run : folder, or URL of an object store, that keeps the run: its settings, its records, and what is needed to go on
         after the last complete pass. The same call with the same place goes on from there and ends in the bytes of an
         undisturbed run; with a smaller `tol` or a larger `max_iter` it trains a finished run further.
@@ -112,7 +115,8 @@ def fit_distributed(
         begin, url = given_start(start), getattr(rows, "url", "")
         with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
             client = client if client is not None else get_client()
-            cluster = check_cluster(client, projected_bytes(rows, numbers, plan), worker_timeout, threads, scratch)
+            projection = projected_bytes(rows, numbers, plan)
+            cluster = check_cluster(client, projection, worker_timeout, cache_bytes, threads, scratch)
             if not detach:
                 with executor_on(cluster, rows, numbers, plan, kept) as executor:
 
@@ -126,7 +130,13 @@ def fit_distributed(
     path = locate(str(run))
     same = {"n_components": n_components, "n_factors": n_factors, **settings}
     cut = {"array": array, "missing_chunks": missing_chunks, "n_groups": n_groups}
-    place = {"threads": threads, "checkpoint_share": checkpoint_share, "scratch": scratch, "run": path}
+    place = {
+        "threads": threads,
+        "cache_bytes": cache_bytes,
+        "checkpoint_share": checkpoint_share,
+        "scratch": scratch,
+        "run": path,
+    }
     return DetachedRun(path, start_driver(client, path, fit_distributed, url, {**same, **cut, **place}))
 
 

@@ -50,13 +50,20 @@ class CheckedCluster:
 
 
 def check_cluster(
-    client: Any, projection: Mapping[str, int], timeout: float, threads: int | None, scratch: str | None
+    client: Any,
+    projection: Mapping[str, int],
+    timeout: float,
+    cache_bytes: int | None,
+    threads: int | None,
+    scratch: str | None,
 ) -> CheckedCluster:
     """Refuse what cannot work before the first task: no workers, other versions of packages, too little memory."""
     with naming_a_lost_scheduler(client):
         workers = wait_for_workers(client, timeout)
         check_versions(client)
-    cache = check_memory(projection, smallest_limit(workers))
+    limit = smallest_limit(workers)
+    room = check_memory(projection, limit)
+    cache = room if cache_bytes is None else cache_bytes if limit is None else min(room, cache_bytes)
     return CheckedCluster(client, shares_process(client, workers), cache, threads, scratch)
 
 
@@ -72,8 +79,9 @@ def executor_on(
         elif folder is not None and isinstance(rows, ZarrRows):
             with naming_a_lost_scheduler(cluster.client):
                 check_visible(cluster.client, rows)
-        url, member = (rows.url, rows.name) if isinstance(rows, ZarrRows) else (None, None)
-        reference = RunReference(name, settings, plan, folder, url, member, cluster.cache_bytes, cluster.threads)
+        url, member, missing = _place_of(rows)
+        place = (name, settings, plan, folder, url, member, missing)
+        reference = RunReference(*place, cluster.cache_bytes, cluster.threads)
         storage: Storage = MemoryStorage() if folder is None else exchange_at(folder)
         if cluster.local:
             if isinstance(rows, ZarrRows):
@@ -86,6 +94,11 @@ def executor_on(
         finally:
             forget(name)
             _forget_on_workers(cluster, name)
+
+
+def _place_of(rows: RowSource) -> tuple[str | None, str | None, str]:
+    """Where a process opens the rows for itself."""
+    return (rows.url, rows.name, rows.missing) if isinstance(rows, ZarrRows) else (None, None, "refuse")
 
 
 def _forget_on_workers(cluster: CheckedCluster, name: str) -> None:

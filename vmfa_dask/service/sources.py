@@ -72,8 +72,8 @@ def _open(data: Any, array: str | None, missing_chunks: str) -> RowSource:
     if isinstance(data, zarr.Array | zarr.Group):
         data = _place_of(data)
     if isinstance(data, str | os.PathLike):
-        rows = ZarrRows(locate(data), array)
-        rows.check_complete(missing_chunks)
+        rows = ZarrRows(locate(data), array, missing=missing_chunks)
+        rows.check_complete()
         return rows
     if isinstance(data, np.ndarray):
         return ArrayRows(data)
@@ -132,7 +132,7 @@ def _stored(array: Any, client: Any, scratch: str | None) -> Iterator[RowSource]
         write_rows(array, target, client)
         rows = ZarrRows(f"{folder}/rows.zarr")
         try:
-            rows.check_complete("refuse")
+            rows.check_complete()
         except ValueError as error:
             raise FileNotFoundError(
                 f"data: not all workers that hold the dask array see the folder {folder}, where it is stored for the "

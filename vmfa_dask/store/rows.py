@@ -1,4 +1,4 @@
-"""Row shards in: a Zarr array as a source of rows, in their stored dtype. May import: values, zarr, store.
+"""Row shards in: a Zarr array as a source of rows, in their stored dtype. May import: values, memory, zarr, store.
 
 A source is opened by URL wherever it is needed; what travels between processes is the URL and the array's name.
 """
@@ -7,19 +7,26 @@ from __future__ import annotations
 
 import logging
 import threading
+import zipfile
 from typing import Any
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
+from zarr.storage import ZipStore
 
+from vmfa_dask.memory import Memory
 from vmfa_dask.store.completeness import missing_chunks
+from vmfa_dask.store.flat import ChunkMissing, FlatFiles
 from vmfa_dask.store.objects import zarr_target
+from vmfa_dask.store.watched import BytesRead, WatchedStore
 from vmfa_dask.values import check_table
 
 logger = logging.getLogger("vmfa_dask")
 
 Rows = NDArray[Any]
+
+_ZARRS_OWN_PIPELINE = "zarr.core.codec_pipeline.BatchedCodecPipeline"
 
 
 def open_array(url: str, name: str | None = None) -> zarr.Array[Any]:
@@ -27,7 +34,7 @@ def open_array(url: str, name: str | None = None) -> zarr.Array[Any]:
 
     Parameters
     ----------
-    url : path or URL of an array, or of a group that holds it
+    url : path or URL of an array, or of a group that holds it; or a zip archive of one
     name : the array's name in a group; may be left out where the group holds a single array
 
     Raises
@@ -38,7 +45,7 @@ def open_array(url: str, name: str | None = None) -> zarr.Array[Any]:
         When `url` is a group and `name` does not choose one of its arrays; the message lists them.
     """
     try:
-        node = zarr.open(zarr_target(url), mode="r")
+        node = zarr.open(ZipStore(url, mode="r") if zipfile.is_zipfile(url) else zarr_target(url), mode="r")
     except (FileNotFoundError, KeyError) as error:
         raise FileNotFoundError(f"{url}: no Zarr array or group is stored there") from error
     if isinstance(node, zarr.Array):
@@ -58,6 +65,13 @@ def open_array(url: str, name: str | None = None) -> zarr.Array[Any]:
     return member
 
 
+def _watched(array: zarr.Array[Any], count: BytesRead, refuse_missing: bool) -> zarr.Array[Any]:
+    """The same array, read through a store that counts and names; codec pipelines that open files themselves do not."""
+    if zarr.config.get("codec_pipeline.path") != _ZARRS_OWN_PIPELINE:
+        return array
+    return zarr.open_array(WatchedStore(array.store, count, refuse_missing), path=array.path, mode="r")
+
+
 class ZarrRows:
     """Rows of a Zarr array, read in whole ranges.
 
@@ -66,6 +80,7 @@ class ZarrRows:
     url : path or URL of the store
     name : name of the array inside a group
     cache_bytes : decoded rows kept in memory, at most; passes over the data read these ranges once
+    missing : "refuse" a chunk that is not stored, or "fill" its rows with the array's fill value
 
     Raises
     ------
@@ -73,12 +88,18 @@ class ZarrRows:
         As `open_array`, and when the array is no table of numbers.
     """
 
-    def __init__(self, url: str, name: str | None = None, cache_bytes: int = 0) -> None:
-        self.url, self.name, self.cache_bytes = url, name, cache_bytes
+    def __init__(self, url: str, name: str | None = None, cache_bytes: int = 0, missing: str = "refuse") -> None:
+        self.url, self.name, self.cache_bytes, self.missing = url, name, cache_bytes, missing
         self._open()
 
     def _open(self) -> None:
-        self._array = open_array(self.url, self.name)
+        self._count = BytesRead()
+        self._plain = open_array(self.url, self.name)
+        self._array = _watched(self._plain, self._count, self.missing == "refuse")
+        self._flat = FlatFiles(self._plain) if FlatFiles.are_rows(self._plain) else None
+        self._memory = Memory()
+        self._unit: tuple[int, Rows] | None = None
+        self._unit_lock = threading.Lock()
         self._cache: dict[tuple[int, int], Rows] = {}
         self._cached_bytes = 0
         self._lock = threading.Lock()
@@ -89,9 +110,15 @@ class ZarrRows:
         self.n_rows, self.dtype = int(shape[0]), np.dtype(self._array.dtype)
         stored = self._array.shards or self._array.chunks
         self.chunk_rows = int(stored[0])
+        self.decoded_rows = 1 if self._flat is not None else int(self._array.chunks[0])
+
+    @property
+    def bytes_read(self) -> int:
+        """Stored bytes that were read so far by this object: what its chunks take in the store, not in memory."""
+        return self._count.n_bytes
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"url": self.url, "name": self.name, "cache_bytes": self.cache_bytes}
+        return {"url": self.url, "name": self.name, "cache_bytes": self.cache_bytes, "missing": self.missing}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -109,14 +136,10 @@ class ZarrRows:
             if (start, stop) in self._cache:
                 return self._cache[start, stop]
         try:
-            block = np.asarray(self._array[start:stop]).reshape(stop - start, -1)
+            block = self._stored(start, stop)
         except Exception as error:
-            first, last = start // self.chunk_rows, (stop - 1) // self.chunk_rows
-            raise OSError(
-                f"{self.label}: rows {start}:{stop} (chunks {first} to {last} along the first axis) cannot be "
-                f"read: {type(error).__name__}: {error}"
-            ) from error
-        block = np.ascontiguousarray(block)
+            where = f"{self.label}: rows {start}:{stop} cannot be read: "
+            raise OSError(where + self._what_is_damaged(start, stop, error)) from error
         block.flags.writeable = False
         with self._lock:
             if self._cached_bytes + block.nbytes <= self.cache_bytes and (start, stop) not in self._cache:
@@ -124,19 +147,55 @@ class ZarrRows:
                 self._cached_bytes += block.nbytes
         return block
 
-    def check_complete(self, missing: str) -> None:
-        """Refuse an array some of whose chunks are not stored, or count them in the log.
+    def _stored(self, start: int, stop: int) -> Rows:
+        if self._flat is not None:
+            block: Rows = self._memory.empty((stop - start, int(np.prod(self.feature_shape))), self.dtype)
+            try:
+                self._count.add(self._flat.read(start, stop, block))
+                return block
+            except ChunkMissing:
+                if self.missing == "refuse":
+                    raise
+        if stop - start >= self.decoded_rows:
+            return self._decoded(start, stop)
+        units = range(start // self.decoded_rows, (stop - 1) // self.decoded_rows + 1)
+        parts = [self._part_of_unit(unit, start, stop) for unit in units]
+        return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
 
-        Parameters
-        ----------
-        missing : "refuse", or "fill" to take their rows as the array's fill value
+    def _decoded(self, start: int, stop: int) -> Rows:
+        return np.ascontiguousarray(np.asarray(self._array[start:stop]).reshape(stop - start, -1))
+
+    def _part_of_unit(self, unit: int, start: int, stop: int) -> Rows:
+        """Rows of a range in a chunk that is decoded as a whole; the last one is kept, for the range that follows."""
+        first = unit * self.decoded_rows
+        with self._unit_lock:
+            if self._unit is None or self._unit[0] != unit:
+                self._unit = None
+                self._unit = unit, self._decoded(first, min(first + self.decoded_rows, self.n_rows))
+            return self._unit[1][max(start - first, 0) : stop - first]
+
+    def _what_is_damaged(self, start: int, stop: int, error: Exception) -> str:
+        """The chunk of a range that cannot be read, and why; found by reading one after the other."""
+        size = self._array.chunks[0]
+        for first in range(start - start % size, stop, size):
+            try:
+                self._decoded(first, min(first + size, self.n_rows))
+            except Exception as found:
+                number = (first // self.chunk_rows, *(0,) * (self._array.ndim - 1))
+                key = self._array.metadata.encode_chunk_key(number)
+                text = f"{type(found).__name__}: {found}"
+                return text if key in text else f"chunk {key}: {text}"
+        return f"{type(error).__name__}: {error}"
+
+    def check_complete(self) -> None:
+        """Refuse an array some of whose chunks are not stored, or count them in the log.
 
         Raises
         ------
         ValueError
-            Naming the array, the first missing chunk and its rows, with "refuse".
+            Naming the array, the first missing chunk and its rows, unless missing chunks are filled.
         """
-        places = missing_chunks(self._array)
+        places = missing_chunks(self._plain)
         if not places:
             return
         start = places[0][0] * self.chunk_rows
@@ -145,7 +204,7 @@ class ZarrRows:
             f"{self.label}: {len(places)} chunks are not stored, the first one is {places[0]} ({rows}); "
             f"Zarr reads them as {self._array.fill_value!r}"
         )
-        if missing == "refuse":
+        if self.missing == "refuse":
             raise ValueError(
                 f"{found}. Restore them, or pass missing_chunks='fill' if the writer left out chunks of that value"
             )

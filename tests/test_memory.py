@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from vmfa_dask.em.memory import Memory
+from vmfa_dask.memory import Memory
 
 SHAPE = (300, 1000)  # float64: 2.4 MB
 
