@@ -84,7 +84,7 @@ def maximized(mixture: Mixture, m: Moments, floor: float) -> Mixture:
         mixture.means,
         mixture.loadings,
         mixture.noise_variances,
-        floor,
+        np.full(mixture.n_features, floor),
         means,
         loadings,
         noise,

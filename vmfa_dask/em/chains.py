@@ -15,7 +15,6 @@ from vmfa_dask.em.precision import derive
 from vmfa_dask.em.rows import working_rows
 from vmfa_dask.em.seeding import Candidates, first_seed
 from vmfa_dask.em.storage import START
-from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels import random, survey
 from vmfa_dask.values import Float64, FloatArray, Int64, Mixture
 
@@ -42,7 +41,7 @@ def run_chains(context: RunContext, parts: Sequence[Candidates], masses: Sequenc
     points = working_rows(values, center, "float32")
     seeds[0] = first_seed(context) - context.offset()
     seed_rows[0] = context.storage.read(START, 0, 0)["first_row"][0]
-    nearest = squared_distances(context.cores, points, seeds[:1] - center).min(axis=1)
+    nearest = squared_distances(context, points, seeds[:1] - center).min(axis=1)
     n_distinct = 1
     for low in range(1, c, _CHAINS_TOGETHER):
         high = min(low + _CHAINS_TOGETHER, c)
@@ -51,10 +50,10 @@ def run_chains(context: RunContext, parts: Sequence[Candidates], masses: Sequenc
             state = _walk(nearest, proposal, accept[:, 0], range((k - 1) * m, k * m))
             n_distinct += int(nearest[state] > 0)
             seeds[k], seed_rows[k] = values[state], rows[state]
-            _bring_nearer(nearest, points, k * m, stop, points[state])
+            _bring_nearer(nearest[k * m : stop], points[k * m : stop], points[state], context.scales())
         rest = slice(stop, None)
         if high < c:
-            found = squared_distances(context.cores, points[rest], seeds[low:high] - center)
+            found = squared_distances(context, points[rest], seeds[low:high] - center)
             nearest[rest] = np.minimum(nearest[rest], found.min(axis=1))
     return seed_rows, seeds, n_distinct
 
@@ -69,21 +68,22 @@ def _walk(nearest: Float64, proposal: Float64, accept: Float64, chain: range) ->
     return state
 
 
-def _bring_nearer(nearest: Float64, points: FloatArray, start: int, stop: int, seed: FloatArray) -> None:
-    """Count a new seed in for candidates ``start:stop``."""
-    found = np.empty(stop - start)
-    survey.squared_distances(points[start:stop], seed.astype(np.float64), 0, stop - start, found)
-    nearest[start:stop] = np.minimum(nearest[start:stop], found)
+def _bring_nearer(nearest: Float64, points: FloatArray, seed: FloatArray, scales: Float64) -> None:
+    """Count a new seed in."""
+    found = np.empty(len(points))
+    survey.squared_distances(points, seed.astype(np.float64), scales, 0, len(points), found)
+    np.minimum(nearest, found, out=nearest)
 
 
-def squared_distances(cores: Cores, points: FloatArray, centers: FloatArray) -> Float64:
-    """Squared distances (points, centers) by the log-joint kernel of unit Gaussians.
+def squared_distances(context: RunContext, points: FloatArray, centers: FloatArray) -> Float64:
+    """Squared distances (points, centers) in units of the features, by the log-joint kernel of unit Gaussians.
 
     A matrix product would be faster, but its bits depend on the number of threads that BLAS happens to have.
     Differences are formed before they are squared, so equal rows are at distance zero.
     """
     k, d = len(centers), points.shape[1]
     means = centers.astype(np.float32)
-    unit = Mixture(np.full(k, 1.0 / k), means, np.zeros((k, 0, d), np.float32), np.ones((k, d), np.float32))
-    precision = derive(unit, cores)
-    return 2.0 * (precision.log_norms[:, None] - evaluate_all_joints(points, precision, cores)).T
+    units = np.tile(np.square(context.scales()).astype(np.float32), (k, 1))
+    unit = Mixture(np.full(k, 1.0 / k), means, np.zeros((k, 0, d), np.float32), units)
+    precision = derive(unit, context.cores)
+    return 2.0 * (precision.log_norms[:, None] - evaluate_all_joints(points, precision, context.cores)).T

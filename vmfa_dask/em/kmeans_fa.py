@@ -108,10 +108,11 @@ def take_parameters(context: RunContext, analyzers: Stage, version: int) -> None
 
     A cluster without rows counts as one row, so that what becomes of it is up to the run itself.
     """
-    mixture = context.stage(analyzers).mixture(version)
+    stage = context.stage(analyzers)
+    mixture = stage.mixture(version)
     weights = np.where(mixture.weights > 0, mixture.weights, 1.0 / context.plan.n_rows)
     whole = replace(mixture, weights=weights / weights.sum())
-    write_given_start(context.storage, context.settings, context.plan, Start(whole))
+    write_given_start(context.storage, context.settings, context.plan, Start(whole), stage.scales())
 
 
 def take_posterior(context: RunContext, group: int, analyzers: Stage, version: int) -> None:

@@ -88,6 +88,8 @@ def update_parameters(context: RunContext, block: int, step: Step, parts: Sequen
     counts = np.empty(shape)
     moments = [part.moments for part in parts if part.moments is not None]
     constrain = NOISE_MODELS[settings.covariance_type, settings.noise]
+    lowest, scales = context.lowest_variances(), context.scales()
+    floors = constrain.floors(lowest)
 
     def chunk(a: int, b: int) -> None:
         # Dask's workers give memory back at once, so that each large temporary array would fault its pages in anew.
@@ -103,12 +105,12 @@ def update_parameters(context: RunContext, block: int, step: Step, parts: Sequen
                 old.means[whole],
                 old.loadings[whole],
                 old.noise_variances[whole],
-                constrain.floor(settings.reg_covar),
+                floors,
                 means[own],
                 loadings[own],
                 noise[own],
             )
-            constrain.apply(noise[own], settings.reg_covar)
+            constrain.apply(noise[own], lowest, scales)
 
     context.cores.run(chunk, context.cores.split(shape))
     weights = counts / context.plan.n_rows if settings.learn_weights else old.weights[start:stop].copy()
@@ -124,7 +126,7 @@ def update_parameters(context: RunContext, block: int, step: Step, parts: Sequen
 def update_shared_noise(context: RunContext, step: Step, updates: Sequence[BlockUpdate]) -> None:
     """σ² of all components, Σ_c N_c σ²_c / N: writes the last block of version ``step.parameters + 1``."""
     total = sum_in_order([update.noise for update in updates if update.noise is not None])
-    noise = np.maximum(total / sum(update.n_rows for update in updates), context.settings.reg_covar)
+    noise = np.maximum(total / sum(update.n_rows for update in updates), context.lowest_variances())
     context.storage.write(
         PARAMETERS,
         step.parameters + 1,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vmfa_dask.values import FloatArray
+from vmfa_dask.values import Float64, FloatArray
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,19 @@ class NoiseModel:
     isotropic: bool
     shared: bool
 
-    def floor(self, reg_covar: float) -> float:
-        """What variances per feature may not fall below; what is averaged is floored afterwards."""
-        return 0.0 if self.isotropic or self.shared else reg_covar
+    def floors(self, lowest: Float64) -> Float64:
+        """What variances per feature (D,) may not fall below; what is averaged is floored afterwards."""
+        return np.zeros_like(lowest) if self.isotropic or self.shared else lowest
 
-    def apply(self, noise: FloatArray, reg_covar: float) -> None:
-        """Constrain the variances (B, D) of some components in place."""
+    def apply(self, noise: FloatArray, lowest: Float64, scales: Float64) -> None:
+        """Constrain the variances (B, D) of some components in place.
+
+        `lowest` (D,) are the smallest variances, `scales` (D,) the units in which isotropic ones are equal.
+        """
         if self.isotropic:
-            noise[:] = np.mean(noise, axis=1, keepdims=True, dtype=np.float64)
+            noise[:] = np.mean(noise / scales**2, axis=1, keepdims=True, dtype=np.float64) * scales**2
             if not self.shared:
-                np.maximum(noise, reg_covar, out=noise)
+                np.maximum(noise, lowest, out=noise)
 
 
 NOISE_MODELS = {

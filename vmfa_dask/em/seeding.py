@@ -93,6 +93,7 @@ def begin(context: RunContext, surveys: Sequence[Survey]) -> None:
         {
             "offset": np.where(shifted & (not narrow), total.means, 0.0),
             "variances": variances,
+            "scales": np.where(variances > 0, np.sqrt(variances), 1.0),
             "lowest": total.lowest,
             "highest": total.highest,
             "first_row": first[0].astype(np.int64),
@@ -107,10 +108,10 @@ def first_seed(context: RunContext) -> Float64:
 
 
 def squared_distances_to(context: RunContext, block: Rows, center: Float64) -> Float64:
-    """Squared Euclidean distances of the rows of a block to a point (D,), (n,)."""
-    distances = np.empty(len(block))
+    """Squared distances of the rows of a block to a point (D,) in the units of the features, (n,)."""
+    distances, scales = np.empty(len(block)), context.scales()
     context.cores.run(
-        lambda a, b: survey.squared_distances(block, center, a, b, distances), context.cores.split(len(block))
+        lambda a, b: survey.squared_distances(block, center, scales, a, b, distances), context.cores.split(len(block))
     )
     return distances
 

@@ -16,6 +16,7 @@ _CHOICES = {
     "covariance_type": COVARIANCES,
     "noise": NOISES,
     "learn_weights": (True, False),
+    "standardize": (True, False),
     "search": SEARCHES,
     "similarity": SIMILARITIES,
     "empty_components": EMPTY,
@@ -58,7 +59,10 @@ class Settings:
     random_candidates : uniform components added to each search space (1 in the paper)
     tol, warmup_tol : relative change of the free energy that ends training and warm-up (paper, convergence criterion)
     max_iter, max_warmup_iter : most iterations of training and of warm-up
-    reg_covar : smallest noise variance, in squared units of the data
+    standardize : True trains as on features that are shifted to mean 0 and scaled to variance 1 (by a pass over the
+        rows that seeding makes anyway): distances between seeds, first loadings, `reg_covar` and what "isotropic" means
+        are in units of each feature's standard deviation. The model is in units of the data all the same.
+    reg_covar : smallest noise variance, in squared units of the data, or of the variance of a feature (`standardize`)
     init_params : "afkmc2", "uniform", "k-means++" (C passes over the rows), "k-means+fa" (k-means from "afkmc2" seeds,
         then a factor analyzer in each cluster; both end by `tol`, and each pass of k-means costs N·C distances) or
         "noise" (means anywhere in the range of the data); the paper's ablation on initialisation compares them
@@ -88,6 +92,7 @@ class Settings:
     warmup_tol: float = 1e-4
     max_iter: int = 200
     max_warmup_iter: int = 50
+    standardize: bool = False
     reg_covar: float = 1e-3
     init_params: str = "afkmc2"
     chain_length: int = 10

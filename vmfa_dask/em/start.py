@@ -37,12 +37,15 @@ class Start:
 
 
 def write_start(context: RunContext, seed_rows: Int64, seeds: Float64, variances: Float64) -> None:
-    """Version 0: means at the seeds (C, D), variances (D,), loadings uniform in [0, 1), random neighbours."""
-    settings = context.settings
+    """Version 0: means at the seeds (C, D), variances (D,), loadings uniform in [0, 1), random neighbours.
+
+    Loadings are in the units of the features (see `Settings.standardize`).
+    """
+    settings, scales = context.settings, context.scales()
     c, h, d = settings.n_components, settings.n_factors, seeds.shape[1]
     if NOISE_MODELS[settings.covariance_type, settings.noise].isotropic:
-        variances = np.full_like(variances, variances.mean())
-    variances = np.maximum(variances, settings.reg_covar).astype(settings.precision)
+        variances = np.mean(variances / scales**2) * scales**2
+    variances = np.maximum(variances, context.lowest_variances()).astype(settings.precision)
     context.storage.write(START, 0, 1, {"seed_rows": seed_rows})
     for block, (start, stop) in enumerate(context.plan.component_blocks):
         loadings = np.empty((stop - start, h * d))
@@ -51,7 +54,7 @@ def write_start(context: RunContext, seed_rows: Int64, seeds: Float64, variances
         arrays = {
             "weights": np.full(stop - start, 1.0 / c),
             "means": seeds[start:stop].astype(dtype),
-            "loadings": loadings.reshape(stop - start, h, d).astype(dtype),
+            "loadings": (loadings.reshape(stop - start, h, d) * scales).astype(dtype),
             "noise_variances": np.tile(variances, (stop - start, 1)),
         }
         write_parameters(context.storage, settings, context.plan, block, arrays)
@@ -94,17 +97,27 @@ def fill_components(context: RunContext, group: int, components: Int32) -> None:
     random.distinct_integers(settings.random_state, random.POSTERIOR, 0, first_row, settings.n_components, components)
 
 
-def write_given_start(storage: Storage, settings: Settings, plan: Plan, start: Start) -> None:
+def write_given_start(
+    storage: Storage, settings: Settings, plan: Plan, start: Start, scales: Float64 | None = None
+) -> None:
     """Version 0 from a start that is given; the driver writes it, so that it does not travel as a task.
+
+    `scales` (D,) are the units of the features, where a run that standardizes knows them.
 
     Raises
     ------
     ValueError
-        When its sizes are not those of the run, or its parameters not of the run's type.
+        When its sizes are not those of the run, or its parameters not of the run's type; when the run standardizes and
+        does not know by what.
     """
     _check_start(settings, plan, start)
+    if settings.standardize and scales is None:
+        raise ValueError(
+            "standardize=True: a start is in units of the data, and no pass finds others; leave one of them out"
+        )
     mixture, dtype = start.mixture, np.dtype(settings.precision)
-    storage.write(START, 0, 0, {"offset": np.array(mixture.offset)})
+    known_scales = {} if scales is None else {"scales": np.array(scales)}
+    storage.write(START, 0, 0, {"offset": np.array(mixture.offset), **known_scales})
     storage.write(START, 0, 1, {"seed_rows": np.zeros(0, np.int64)})
     for block, (low, high) in enumerate(plan.component_blocks):
         arrays = {

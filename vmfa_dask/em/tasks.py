@@ -165,7 +165,7 @@ def initialize_uniform(context: RunContext) -> int:
 def initialize_noise(context: RunContext) -> int:
     """Version 0 with means uniform in the range of each feature and unit variances (paper, ablation); returns C."""
     seeds = seeding.noise_seeds(context)
-    write_start(context, np.zeros(0, np.int64), seeds, np.ones(seeds.shape[1]))
+    write_start(context, np.zeros(0, np.int64), seeds, np.square(context.scales()))
     return len(seeds)
 
 

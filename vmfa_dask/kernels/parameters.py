@@ -208,7 +208,7 @@ def maximize(
     means: Any,
     loadings: Any,
     noise_variances: Any,
-    floor: Any,
+    floors: Any,
     out_means: Any,
     out_loadings: Any,
     out_noise_variances: Any,
@@ -225,7 +225,7 @@ def maximize(
     factor_moments : (B, H + 1, H + 1) float64, E_c
     moments : (B, H + 2, D) float64, Σ q t², Σ q t, Σ q z_h t, centred on `means`
     means, loadings, noise_variances : parameters that the moments belong to
-    floor : smallest noise variance
+    floors : (D,) float64, smallest noise variance of each feature
     out_means, out_loadings, out_noise_variances : (B, D), (B, H, D), (B, D)
     """
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
@@ -252,7 +252,7 @@ def maximize(
                 explained[d] += moments[c, 1 + h, d] * solution[h, d]
         for d in range(n_features):
             out_means[c, d] = means[c, d] + solution[0, d]
-            out_noise_variances[c, d] = max((moments[c, 0, d] - explained[d]) / counts[c], floor)
+            out_noise_variances[c, d] = max((moments[c, 0, d] - explained[d]) / counts[c], floors[d])
         for h in range(n_factors):
             for d in range(n_features):
                 out_loadings[c, h, d] = solution[h + 1, d]

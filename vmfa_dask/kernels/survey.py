@@ -29,11 +29,15 @@ def feature_moments(rows: Any, first: Any, last: Any, out_means: Any, out_square
 
 
 @reduction
-def squared_distances(rows: Any, center: Any, first: Any, last: Any, out_distances: Any) -> None:
-    """Squared Euclidean distances of rows ``first:last`` to `center` (D,) float64, into out_distances (n,) float64."""
+def squared_distances(rows: Any, center: Any, scales: Any, first: Any, last: Any, out_distances: Any) -> None:
+    """Squared distances of rows ``first:last`` to `center` (D,) float64, into out_distances (n,) float64.
+
+    scales (D,) float64: units of the features.
+    """
+    inverse = 1.0 / scales
     for i in range(first, last):
         total = 0.0
         for d in range(rows.shape[1]):
-            difference = float(rows[i, d]) - center[d]
+            difference = (float(rows[i, d]) - center[d]) * inverse[d]
             total += difference * difference
         out_distances[i] = total
