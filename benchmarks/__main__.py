@@ -1,15 +1,15 @@
-"""``python -m benchmarks [kernels] [startup] [others] [fit] [kept] [--images FOLDER] [--quick]``."""
+"""``python -m benchmarks [kernels] [startup] [others] [stream] [fit] [kept] [--images FOLDER] [--quick]``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from benchmarks import fits, images, kept, kernels, others, startup
+from benchmarks import fits, images, kept, kernels, others, startup, streaming
 from benchmarks.machine import describe
 from benchmarks.report import Report
 
-SECTIONS = ("kernels", "startup", "others", "fit", "kept")
+SECTIONS = ("kernels", "startup", "others", "stream", "fit", "kept")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,6 +20,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--images",
         help="folder with train-*.tar and test-*.tar of CIFAR-10; without it patches of the "
         "photographs inside scikit-image are used, and the bounds known for CIFAR-10 are left out",
+    )
+    parser.add_argument(
+        "--gigabytes", type=float, default=12, help="rows of `stream`, for two workers of an eighth each"
     )
     parser.add_argument("--quick", action="store_true", help="tiny sizes: whether everything runs, not how fast")
     options = parser.parse_args(arguments)
@@ -34,6 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
         startup.run(report)
     if "others" in sections:
         others.run(options.quick)
+    if "stream" in sections:
+        gigabytes = 2.4 if options.quick else options.gigabytes
+        streaming.run(report, gigabytes, max(0.4, gigabytes / 8))
     fitted = [module for name, module in (("fit", fits), ("kept", kept)) if name in sections]
     if fitted:
         with fits.temporary_folder() as folder:

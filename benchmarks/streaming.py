@@ -1,0 +1,166 @@
+"""Rows that fit no memory: four times more than the workers, bytes read per pass, and speed beside reading alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import zarr
+
+from benchmarks.fits import peak_bytes, temporary_folder, warm_worker
+from benchmarks.machine import describe
+from benchmarks.report import Report
+from vmfa_dask import Fit, fit_distributed
+from vmfa_dask.em.rows import read_ahead
+from vmfa_dask.store.rows import ZarrRows
+
+_N_FEATURES = 3072
+_CHUNK_ROWS = 682  # 2 MiB
+_SHARD_ROWS = 32 * _CHUNK_ROWS
+_PASSES: dict[str, Any] = {"max_warmup_iter": 1, "warmup_tol": 0.0, "tol": 0.0}
+
+
+@contextmanager
+def workers(memory_limit: float) -> Iterator[Any]:
+    """Two worker processes of one thread."""
+    from dask.distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=int(memory_limit)
+        ) as cluster,
+        Client(cluster) as connected,
+    ):
+        yield connected
+
+
+def make_store(path: Path, n_bytes: float, levels: int, compressors: Any) -> str:
+    """Smooth pictures of `levels` grey values with other noise in each shard, uint8, sharded."""
+    n_rows = max(1, round(n_bytes / _N_FEATURES / _SHARD_ROWS)) * _SHARD_ROWS
+    rng = np.random.default_rng(0)
+    smooth = rng.normal(size=(_SHARD_ROWS, 24)) @ rng.normal(size=(24, _N_FEATURES)) * 10
+    noise = rng.normal(0, 20, (_SHARD_ROWS, _N_FEATURES))
+    array = zarr.create_array(
+        path,
+        shape=(n_rows, _N_FEATURES),
+        dtype="uint8",
+        chunks=(_CHUNK_ROWS, _N_FEATURES),
+        shards=(_SHARD_ROWS, _N_FEATURES),
+        compressors=compressors,
+        config={"write_empty_chunks": True},
+    )
+    step = 256 // levels
+    for shard in range(n_rows // _SHARD_ROWS):
+        pixels = np.clip(128 + smooth + np.roll(noise, 37 * shard, axis=1), 0, 255).astype(np.uint8)
+        array[shard * _SHARD_ROWS : (shard + 1) * _SHARD_ROWS] = pixels // step * step
+    return str(path)
+
+
+def stored_bytes(path: str) -> int:
+    """Bytes of all chunks of an array."""
+    return sum(file.stat().st_size for file in Path(path, "c").rglob("*") if file.is_file())
+
+
+def rows_per_second(fit: Fit) -> float:
+    """Of a pass of training, the first one left out."""
+    return median(
+        record.rows_per_second for record in fit.history if record.phase == "training" and record.iteration > 1
+    )
+
+
+def read_alone(url: str, half: int) -> float:
+    """Read and decode half of a store block by block, as a partial E-step does; returns the seconds."""
+    rows = ZarrRows(url)
+    start, stop = half * rows.n_rows // 2, (half + 1) * rows.n_rows // 2
+    begin = time.perf_counter()
+    for _ in read_ahead(rows, start, stop, _SHARD_ROWS):
+        pass
+    return time.perf_counter() - begin
+
+
+def run(report: Report, gigabytes: float, limit_gigabytes: float) -> None:
+    """All of it; `gigabytes` of rows for two workers of `limit_gigabytes` each."""
+    with temporary_folder() as folder:
+        _more_than_memory(report, Path(folder), gigabytes * 1e9, limit_gigabytes * 1e9)
+    with temporary_folder() as folder:
+        _beside_memory(report, Path(folder), gigabytes * 1e9 / 5)
+    with temporary_folder() as folder:
+        _beside_reading(report, Path(folder), gigabytes * 1e9 / 5)
+
+
+def _more_than_memory(report: Report, folder: Path, n_bytes: float, limit: float) -> None:
+    store = make_store(folder / "rows.zarr", n_bytes, 256, None)
+    stored = stored_bytes(store)
+    numbers: dict[str, Any] = {"n_components": 100, "n_factors": 5, "max_iter": 3, **_PASSES}
+    print(f"{stored / 1e9:.1f} GB of rows, two workers of {limit / 1e9:.1f} GB, {numbers} on {describe()}", flush=True)
+    with workers(limit) as client:
+        before = sorted(client.run(os.getpid).values())
+        begin = time.perf_counter()
+        fit = fit_distributed(
+            store, client=client, progress=lambda record: print(" ", record.line(), flush=True), **numbers
+        )
+        print(f"  {time.perf_counter() - begin:.1f} s")
+        peaks = client.run(peak_bytes)
+        spilled = client.run(lambda dask_worker: getattr(dask_worker.data, "spilled_total", (0, 0))[1])
+        after = sorted(client.run(os.getpid).values())
+    report.check("store over the memory of all workers", stored / (2 * limit), low=3.9)
+    report.check("peak memory of a worker over its limit", max(peaks.values()) / limit, high=1)
+    report.check(
+        "workers that were restarted, bytes that were spilled", float(before != after) + sum(spilled.values()), high=0
+    )
+    cached = 1 - min(record.bytes_read for record in fit.history) / stored
+    print(f"  {cached:.1%} of the rows were kept in memory between passes")
+    report.check(
+        "bytes read in the pass that reads most, over those stored",
+        _most_read(store, limit) / stored,
+        low=0.99,
+        high=1.01,
+    )
+
+
+def _most_read(store: str, limit: float) -> float:
+    """Bytes read per pass where nothing is kept in memory."""
+    with workers(limit) as client:
+        options: dict[str, Any] = {"n_components": 8, "n_factors": 1, "max_iter": 1, **_PASSES}
+        fit = fit_distributed(store, client=client, cache_bytes=0, **options)
+    return max(record.bytes_read for record in fit.history)
+
+
+def _beside_memory(report: Report, folder: Path, n_bytes: float) -> None:
+    """The same fit with rows from the store and from memory, where kernels take longer than reading."""
+    store = make_store(folder / "rows.zarr", n_bytes, 256, None)
+    numbers: dict[str, Any] = {"n_components": 200, "n_factors": 5, "max_iter": 4, **_PASSES}
+    speed = {}
+    with workers(4 * n_bytes + 2e9) as client:
+        client.run(warm_worker, {"n_components": 200, "n_factors": 5}, "uint8")
+        for name, cache in (("memory", int(2 * n_bytes)), ("store", 0)):
+            speed[name] = rows_per_second(fit_distributed(store, client=client, cache_bytes=cache, **numbers))
+            print(f"  rows from {name}: {speed[name]:.0f} rows/s")
+    report.check("rows per second from the store over those from memory", speed["store"] / speed["memory"], low=0.9)
+
+
+def _beside_reading(report: Report, folder: Path, n_bytes: float) -> None:
+    """A fit of few components on compressed rows, beside reading alone."""
+    store = make_store(folder / "rows.zarr", n_bytes, 8, "auto")
+    numbers: dict[str, Any] = {"n_components": 2, "n_factors": 0, "truncation": 1, "neighborhood": 1}
+    with workers(4e9) as client:
+        client.run(warm_worker, numbers, "uint8")
+        fit = fit_distributed(store, client=client, cache_bytes=0, max_iter=4, **numbers, **_PASSES)
+        addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        seconds = []
+        for _ in range(3):
+            halves = [
+                client.submit(read_alone, store, half, workers=[address], pure=False)
+                for half, address in enumerate(addresses)
+            ]
+            seconds.append(max(client.gather(halves)))
+    n_rows = zarr.open_array(store, mode="r").shape[0]
+    read = n_rows / median(seconds)
+    print(f"  rows from a compressed store: {rows_per_second(fit):.0f} rows/s, {read:.0f} by reading alone")
+    report.check("rows per second over those of reading and decoding alone", rows_per_second(fit) / read, low=0.9)
