@@ -22,7 +22,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "em": ({"values", "memory", "kernels", "em"}, {"numpy"}),
     "store": ({"values", "memory", "store"}, {"numpy", "zarr", "xarray", "filelock", "obstore", "google_crc32c"}),
     "cluster": ({"values", "em", "store", "cluster"}, {"numpy", "dask", "distributed", "filelock", "numba"}),
-    "apply": ({"values", "kernels", "em", "store", "apply"}, {"numpy"}),
+    "apply": ({"values", "kernels", "em", "store", "apply"}, {"numpy", "zarr"}),
     "service": ({"values", "kernels", "em", "store", "cluster", "apply", "service"}, {"numpy", "zarr", "xarray"}),
     "": ({"values", "em", "apply", "service"}, set()),  # vmfa_dask/__init__.py, for its list of names
 }

@@ -5,9 +5,13 @@ from __future__ import annotations
 import copy
 import pickle
 from pathlib import Path
+from typing import Any
 
+import dask.array
 import numpy as np
 import pytest
+import xarray as xr
+import zarr
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
@@ -98,8 +102,8 @@ def test_scoring_changes_nothing() -> None:
         (np.zeros((3, 2, 4)), "rows have 8 features, the model has 6"),
         (np.zeros((3, 6), complex), "complex128"),
         (np.array([["a"] * 6]), "dtype"),
-        (np.full((4, 6), np.nan), "row 0 holds NaN or infinity"),
-        (np.array([[0.0] * 6, [0, 0, np.inf, 0, 0, 0]]), "row 1 holds NaN or infinity"),
+        (np.full((4, 6), np.nan), "row 0, feature 0: found nan, expected a finite number"),
+        (np.array([[0.0] * 6, [0, 0, np.inf, 0, 0, 0]]), "row 1, feature 2: found inf, expected a finite number"),
     ],
 )
 @pytest.mark.parametrize("method", ["score_samples", "predict", "score"])
@@ -204,3 +208,47 @@ def test_bounds_of_no_components_or_too_many_are_refused(truncation: int) -> Non
         model.bounds(np.zeros((2, 4)), truncation)
     with pytest.raises(ValueError, match=f"truncation={truncation}: expected 1 to n_components=6"):
         model.free_energy(np.zeros((2, 4)), truncation)
+
+
+def test_rows_in_every_form(tmp_path: Path) -> None:
+    model = MixtureModel.of(make_mixture(5, 12, 3))
+    rows = draw(model, 300, dtype="float32")
+    expected, labels = model.score_samples(rows), model.predict(rows)
+    path = write_store(tmp_path / "x.zarr", rows, 50)
+    group = zarr.open_group(tmp_path / "g.zarr", mode="w")
+    group.create_array("a", data=rows)
+    group.create_array("b", data=rows[:10])
+    np.save(tmp_path / "x.npy", rows)
+    transposed = xr.DataArray(rows.T, dims=("feature", "time"))
+    forms: list[tuple[Any, dict[str, str]]] = [
+        (path, {}),
+        (Path(path), {}),
+        (zarr.open_array(path, mode="r"), {}),
+        (zarr.array(rows), {}),
+        (group, {"array": "a"}),
+        (np.load(tmp_path / "x.npy", mmap_mode="r"), {}),
+        (dask.array.from_array(rows, chunks=(70, 5)), {}),
+        (transposed, {"sample_dim": "time"}),
+        (transposed.chunk({"time": 60}), {"sample_dim": "time"}),
+        (xr.Dataset({"a": transposed, "b": transposed + 1}), {"array": "a", "sample_dim": "time"}),
+    ]
+    for x, options in forms:
+        np.testing.assert_allclose(model.score_samples(x, **options), expected, rtol=1e-12)
+        np.testing.assert_array_equal(model.predict(x, **options), labels)
+        assert model.score(x, **options) == pytest.approx(expected.mean(), rel=1e-12)
+
+
+def test_forms_that_leave_a_doubt_are_refused(tmp_path: Path) -> None:
+    model = MixtureModel.of(make_mixture(5, 12, 3))
+    square = xr.DataArray(np.zeros((12, 12)), dims=("feature", "time"))
+    with pytest.raises(ValueError, match=r"x: a DataArray with the dimensions 'feature', 'time'; name the one"):
+        model.score(square)
+    with pytest.raises(ValueError, match="sample_dim='time': expected only with x of xarray"):
+        model.score(np.zeros((3, 12)), sample_dim="time")
+    group = zarr.open_group(tmp_path / "g.zarr", mode="w")
+    group.create_array("a", data=np.zeros((3, 12)))
+    group.create_array("b", data=np.zeros((3, 12)))
+    with pytest.raises(ValueError, match="'a', 'b'; choose one by the argument array="):
+        model.predict(group)
+    with pytest.raises(ValueError, match="x: rows have 5 features, the model has 12"):
+        model.score(dask.array.zeros((10, 5)))

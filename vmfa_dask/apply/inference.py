@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import zarr
 
 from vmfa_dask.em.evaluation import evaluate_all_joints
 from vmfa_dask.em.precision import Precision, derive
 from vmfa_dask.em.rows import (
     ArrayRows,
-    Rows,
     RowSource,
-    n_features_of,
+    SlicedRows,
     read_ahead,
     refuse_non_finite,
     working_rows,
 )
 from vmfa_dask.em.threads import Cores, available_cores
+from vmfa_dask.store.forms import is_dask_array, is_of_xarray, place_of, samples_first
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.values import Float64, Int64, Mixture
@@ -28,50 +29,49 @@ from vmfa_dask.values import Float64, Int64, Mixture
 _BLOCK_BYTES = 64 * 2**20
 
 
-def as_rows(mixture: Mixture, x: Any) -> Rows:
-    """Rows (n, D) from an array of rows in stored or flat shape.
+def as_source(mixture: Mixture, x: Any, array: str | None = None, sample_dim: str | None = None) -> RowSource:
+    """Rows in any form that a fit takes; what is not in memory is read block by block.
+
+    Parameters
+    ----------
+    mixture : the model, whose width the rows must have
+    x : array (n, D) or (n, ...) of NumPy, Dask, zarr or xarray, a Dataset of xarray, a group of zarr, a path or a URL
+    array, sample_dim : variable or member, and dimension that counts samples, as in a fit
 
     Raises
     ------
-    ValueError
-        When the width is not that of the model, the dtype holds no numbers, or a value is NaN or infinite.
+    ValueError, TypeError, FileNotFoundError
+        When the rows have another width than the model, the dtype holds no numbers, or it is not clear what to read.
     """
-    rows = np.asarray(x)
-    if rows.ndim < 2:
-        raise ValueError(
-            f"x: shape {rows.shape} has no feature axis; expected (n, {mixture.n_features}) or "
-            f"(n, {', '.join(map(str, mixture.feature_shape))}); use reshape(1, -1) for one row"
-        )
-    width = int(np.prod(rows.shape[1:]))
-    if width != mixture.n_features:
-        raise ValueError(f"x: rows have {width} features, the model has {mixture.n_features}")
-    if len(rows) == 0:
-        raise ValueError(f"x: shape {rows.shape} holds no rows")
+    if is_of_xarray(x):
+        x, array = samples_first("x", x, array, sample_dim), None
+    elif sample_dim is not None:
+        raise ValueError(f"sample_dim={sample_dim!r}: expected only with x of xarray; rows are the first axis")
+    if isinstance(x, zarr.Array | zarr.Group):
+        x = place_of("x", x)
+    if isinstance(x, str | os.PathLike):
+        source = ZarrRows(locate(x), array, missing="fill")
+        source.check_complete()  # named in the log
+        _check_width(mixture, source.label, (source.n_rows, *source.feature_shape))
+        return source
+    rows: Any = x if is_dask_array(x) else np.asarray(x)
+    _check_width(mixture, "x", rows.shape)
     if rows.dtype.kind not in "iuf":
         raise ValueError(f"x: dtype {rows.dtype} is not supported; expected an integer or a float")
-    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
-        bad = int(np.argmin(np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)))
-        raise ValueError(f"x: row {bad} holds NaN or infinity, expected finite numbers")
-    return np.ascontiguousarray(rows.reshape(len(rows), -1))
+    return SlicedRows(rows, rows.chunks[0][0]) if is_dask_array(rows) else ArrayRows(rows)
 
 
-def as_source(mixture: Mixture, x: Any, array: str | None = None) -> RowSource:
-    """Rows of an array in memory, or of a Zarr array at a path or URL, which are read block by block.
-
-    Raises
-    ------
-    ValueError, FileNotFoundError
-        As `as_rows` and `store.rows.ZarrRows`.
-    """
-    if not isinstance(x, str | os.PathLike):
-        return ArrayRows(as_rows(mixture, x))
-    source = ZarrRows(locate(x), array, missing="fill")
-    source.check_complete()  # named in the log
-    if n_features_of(source) != mixture.n_features:
+def _check_width(mixture: Mixture, label: str, shape: tuple[int, ...]) -> None:
+    if len(shape) < 2:
         raise ValueError(
-            f"{source.label}: rows have {n_features_of(source)} features, the model has {mixture.n_features}"
+            f"{label}: shape {shape} has no feature axis; expected (n, {mixture.n_features}) or "
+            f"(n, {', '.join(map(str, mixture.feature_shape))}); use reshape(1, -1) for one row"
         )
-    return source
+    if shape[0] == 0:
+        raise ValueError(f"{label}: shape {shape} holds no rows")
+    width = int(np.prod(shape[1:]))
+    if width != mixture.n_features:
+        raise ValueError(f"{label}: rows have {width} features, the model has {mixture.n_features}")
 
 
 @dataclass(frozen=True)

@@ -46,14 +46,15 @@ class MixtureModel(Mixture):
         """Means in the units of the data, (C, *feature_shape) float64."""
         return (self.means.astype(np.float64) + self.offset).reshape(-1, *self.feature_shape)
 
-    def score_samples(self, x: Any, array: str | None = None) -> Float64:
+    def score_samples(self, x: Any, array: str | None = None, sample_dim: str | None = None) -> Float64:
         """Log-density log p(x) of each row.
 
         Parameters
         ----------
-        x : (n, D) or (n, *feature_shape), any integer or float dtype; or the path or URL of a Zarr array of such rows,
-            which is read block by block
-        array : name of the array when `x` is a Zarr group
+        x : (n, D) or (n, *feature_shape), any integer or float dtype: an array of NumPy, Dask, zarr or xarray, a
+            Dataset, a group of zarr, or the path or URL of a Zarr store; what is not in memory is read block by block
+        array : name of the array in a Zarr group, or of the variable in a Dataset
+        sample_dim : dimension of an xarray variable that counts samples; needed unless the first one says so by name
 
         Returns
         -------
@@ -62,17 +63,17 @@ class MixtureModel(Mixture):
         Raises
         ------
         ValueError
-            When rows have another width than the model or hold NaN or infinity.
+            When rows have another width than the model or hold NaN or infinity, or it is not clear what to read.
         """
-        return Evaluator(self).score_samples(as_source(self, x, array))
+        return Evaluator(self).score_samples(as_source(self, x, array, sample_dim))
 
-    def score(self, x: Any, array: str | None = None) -> float:
+    def score(self, x: Any, array: str | None = None, sample_dim: str | None = None) -> float:
         """Mean log-density per row, nats; arguments as `score_samples`."""
-        return float(np.mean(self.score_samples(x, array)))
+        return float(np.mean(self.score_samples(x, array, sample_dim)))
 
-    def predict(self, x: Any, array: str | None = None) -> Int64:
+    def predict(self, x: Any, array: str | None = None, sample_dim: str | None = None) -> Int64:
         """Component of largest joint probability of each row, (n,) int64; arguments as `score_samples`."""
-        return Evaluator(self).predict(as_source(self, x, array))
+        return Evaluator(self).predict(as_source(self, x, array, sample_dim))
 
     def bounds(self, x: Any, truncation: int = 3, array: str | None = None) -> Bounds:
         """Free energy, score and an upper bound of it, from the best components of each row (paper, eq. ll_bounds).

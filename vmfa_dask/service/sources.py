@@ -15,17 +15,16 @@ from typing import Any
 
 import numpy as np
 import zarr
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import LocalStore
 
 from vmfa_dask.cluster.arrays import has_known_rows, write_rows
 from vmfa_dask.em.rows import ArrayRows, RowSource
+from vmfa_dask.store.forms import is_dask_array, is_of_xarray, place_of, samples_first
 from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.values import check_table
 
-# Names of a first dimension that leave no doubt about what it counts.
-_SAMPLE_NAMES = ("sample", "samples", "row", "rows", "n", "obs", "observation", "observations", "image", "images")
 _MISSING = ("refuse", "fill")
 _CHUNK_BYTES = 2**22
 
@@ -55,13 +54,11 @@ def opened_rows(
     """
     if missing_chunks not in _MISSING:
         raise ValueError(f"missing_chunks={missing_chunks!r}: expected one of {_MISSING}")
-    kind = type(data).__module__.partition(".")[0]
-    if kind == "xarray":
-        data, array = _samples_first(data, array, sample_dim), None
-        kind = type(data).__module__.partition(".")[0]
+    if is_of_xarray(data):
+        data, array = samples_first("data", data, array, sample_dim), None
     elif sample_dim is not None:
         raise ValueError(f"sample_dim={sample_dim!r}: expected only with data of xarray; rows are the first axis")
-    if kind == "dask" and hasattr(data, "to_zarr"):
+    if is_dask_array(data):
         with _stored(data, client, scratch) as rows:
             yield rows
     else:
@@ -70,7 +67,7 @@ def opened_rows(
 
 def _open(data: Any, array: str | None, missing_chunks: str) -> RowSource:
     if isinstance(data, zarr.Array | zarr.Group):
-        data = _place_of(data)
+        data = place_of("data", data)
     if isinstance(data, str | os.PathLike):
         rows = ZarrRows(locate(data), array, missing=missing_chunks)
         rows.check_complete()
@@ -81,41 +78,6 @@ def _open(data: Any, array: str | None, missing_chunks: str) -> RowSource:
         f"data: found {type(data).__module__}.{type(data).__name__}, expected the path or URL of a Zarr store, an "
         "array of zarr, xarray, dask or NumPy, a group of zarr or a data set of xarray"
     )
-
-
-def _place_of(node: zarr.Array[Any] | zarr.Group) -> Any:
-    """Path of an array or group in a folder; the values of an array in memory."""
-    if isinstance(node.store, LocalStore):
-        return os.path.join(node.store.root, node.path)
-    if isinstance(node.store, MemoryStore) and isinstance(node, zarr.Array):
-        return np.asarray(node[...])
-    raise TypeError(
-        f"data: a {type(node).__name__} of zarr in {node.store}; workers cannot open it by that: pass its path or URL"
-    )
-
-
-def _samples_first(data: Any, array: str | None, sample_dim: str | None) -> Any:
-    """NumPy or Dask array of an xarray variable, the dimension that counts samples in front."""
-    if hasattr(data, "data_vars"):
-        names = [str(name) for name in data.data_vars]
-        name = names[0] if array is None and len(names) == 1 else array
-        if name not in names:
-            raise ValueError(
-                f"data: a Dataset with the variables {', '.join(map(repr, names)) or 'none'}; choose one by the "
-                f"argument array=..., found array={array!r}"
-            )
-        data = data[name]
-    elif array is not None:
-        raise ValueError(f"array={array!r}: data is a DataArray itself; array=... chooses a variable of a Dataset")
-    dims = [str(dim) for dim in data.dims]
-    if sample_dim is None and dims and dims[0].lower() in _SAMPLE_NAMES:
-        sample_dim = dims[0]
-    if sample_dim not in dims:
-        raise ValueError(
-            f"data: a DataArray with the dimensions {', '.join(map(repr, dims)) or 'none'}; name the one that counts "
-            f"samples by sample_dim=..., found sample_dim={sample_dim!r}"
-        )
-    return data.transpose(sample_dim, ...).data
 
 
 @contextmanager
