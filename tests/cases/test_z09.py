@@ -67,7 +67,7 @@ def test_arrays_and_groups_of_zarr(tmp_path: Path, processes: Client, expected: 
     assert parameters(fit_local(nested["a"], **OPTIONS).model) == expected
     kept = zarr.create_array(zarr.storage.MemoryStore(), data=ROWS)
     assert parameters(fit_distributed(kept, client=processes, **OPTIONS).model) == expected
-    with pytest.raises(TypeError, match=r"a Group of zarr in memory.*: pass its path or URL"):
+    with pytest.raises(TypeError, match=r"a Group of zarr in memory.*; pass its path or URL"):
         fit_local(zarr.open_group(zarr.storage.MemoryStore()), **OPTIONS)
 
 

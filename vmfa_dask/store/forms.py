@@ -39,8 +39,8 @@ def place_of(label: str, node: zarr.Array[Any] | zarr.Group) -> Any:
     if isinstance(node.store, MemoryStore) and isinstance(node, zarr.Array):
         return np.asarray(node[...])
     raise TypeError(
-        f"{label}: a {type(node).__name__} of zarr in {node.store}, which cannot be opened again by that; pass its path "
-        "or URL"
+        f"{label}: a {type(node).__name__} of zarr in {node.store}, which other processes cannot open; "
+        "pass its path or URL"
     )
 
 
