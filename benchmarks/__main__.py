@@ -1,15 +1,15 @@
-"""``python -m benchmarks [kernels] [startup] [others] [stream] [fit] [kept] [--images FOLDER] [--quick]``."""
+"""``python -m benchmarks [kernels] [startup] [others] [images] [stream] [fit] [kept] [--images FOLDER] [--quick]``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from benchmarks import fits, images, kept, kernels, others, startup, streaming
+from benchmarks import fits, images, kept, kernels, others, pictures, startup, streaming
 from benchmarks.machine import describe
 from benchmarks.report import Report
 
-SECTIONS = ("kernels", "startup", "others", "stream", "fit", "kept")
+SECTIONS = ("kernels", "startup", "others", "images", "stream", "fit", "kept")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,6 +37,8 @@ def main(arguments: list[str] | None = None) -> int:
         startup.run(report)
     if "others" in sections:
         others.run(options.quick)
+    if "images" in sections:
+        pictures.run(report, options.images, options.quick)
     if "stream" in sections:
         gigabytes = 2.4 if options.quick else options.gigabytes
         streaming.run(report, gigabytes, max(0.4, gigabytes / 8))
