@@ -7,6 +7,7 @@ never becomes a path. Imports the standard library only.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import lzma
 import os
 import stat
@@ -17,8 +18,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 MAX_FILE_BYTES = 256 * 2**20
+FILES_PER_PART = 4096
 _ARCHIVE_ERRORS = (tarfile.TarError, zipfile.BadZipFile, EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
@@ -28,29 +31,45 @@ class Entry:
 
     Attributes
     ----------
-    name : str
-        Base name of the source and position inside of it, with slashes.
+    source : str
+        Base name of the source.
+    key : str
+        Name inside of the source, with slashes. It is a label: two members of one name are two entries.
     content : Path, bytes or None
         A file to open, the bytes of an archive member, or None when there is a `refusal`.
     refusal : str
         Empty when the content may be read.
     """
 
-    name: str
+    source: str
+    key: str
     content: Path | bytes | None
     refusal: str = ""
+
+    @property
+    def name(self) -> str:
+        """Source and key, as reports call the entry."""
+        return f"{self.source}/{self.key}"
 
 
 @dataclass(frozen=True)
 class Folder:
-    """Regular files below a folder, listed once on construction, sorted by their relative path."""
+    """Files below a folder, given by their relative paths."""
 
     path: Path
     files: tuple[str, ...]
 
-    def count(self) -> int:
-        """Return how many entries there are."""
-        return len(self.files)
+    def parts(self) -> list[Source]:
+        """Return ranges of the files, each as a source of its own."""
+        starts = range(0, len(self.files), FILES_PER_PART)
+        return [Folder(self.path, self.files[start : start + FILES_PER_PART]) for start in starts]
+
+    def fingerprint(self) -> list[Any]:
+        """Return what tells this source from others, as JSON values: here its name and the names of its files."""
+        digest = hashlib.sha256()
+        for file in self.files:
+            digest.update(os.fsencode(file) + b"\0")
+        return [base_name(self.path), len(self.files), digest.hexdigest()]
 
     def entries(self) -> Iterator[Entry]:
         """Yield one entry per file; links and special files come with a refusal."""
@@ -59,7 +78,7 @@ class Folder:
             path = self.path / file
             status = path.lstat()
             refusal = _refusal(stat.S_ISREG(status.st_mode), stat.S_ISLNK(status.st_mode), status.st_size)
-            yield Entry(f"{label}/{file}", None if refusal else path, refusal)
+            yield Entry(label, file, None if refusal else path, refusal)
 
 
 @dataclass(frozen=True)
@@ -68,10 +87,13 @@ class Archive:
 
     path: Path
 
-    def count(self) -> int:
-        """Return how many entries there are, from the headers alone."""
-        with _damage_named(self.path):
-            return sum(1 for _ in _members(self.path))
+    def parts(self) -> list[Source]:
+        """Return the archive alone, as it is read from its beginning to its end."""
+        return [self]
+
+    def fingerprint(self) -> list[Any]:
+        """Return name, size and time of the file."""
+        return _file_fingerprint(self.path)
 
     def entries(self) -> Iterator[Entry]:
         """Yield one entry per member that is not a directory, its bytes read in passing."""
@@ -80,26 +102,30 @@ class Archive:
             for archive, member in _members(self.path):
                 refusal = _refusal(member.isreg(), member.issym() or member.islnk(), member.size)
                 content = None if refusal else _payload(archive, member)
-                yield Entry(f"{label}/{member.name}", content, refusal)
+                yield Entry(label, member.name, content, refusal)
 
 
 @dataclass(frozen=True)
 class ZipArchive:
-    """Members of a zip archive, in the order of its directory."""
+    """Members of a zip archive, in the order of its directory; with `members`, those of these names alone."""
 
     path: Path
+    members: frozenset[str] | None = None
 
-    def count(self) -> int:
-        """Return how many entries there are."""
-        with _damage_named(self.path), zipfile.ZipFile(self.path) as archive:
-            return sum(not member.is_dir() for member in archive.infolist())
+    def parts(self) -> list[Source]:
+        """Return the archive alone."""
+        return [self]
+
+    def fingerprint(self) -> list[Any]:
+        """Return name, size and time of the file, and how many members are chosen."""
+        return [*_file_fingerprint(self.path), None if self.members is None else len(self.members)]
 
     def entries(self) -> Iterator[Entry]:
         """Yield one entry per member that is not a directory; damage to one member is its refusal alone."""
         label = base_name(self.path)
         with _damage_named(self.path), zipfile.ZipFile(self.path) as archive:
             for member in archive.infolist():
-                if member.is_dir():
+                if member.is_dir() or (self.members is not None and member.filename not in self.members):
                     continue
                 refusal = _refusal_in_zip(member)
                 content: bytes | None = None
@@ -108,7 +134,7 @@ class ZipArchive:
                         content = _unpacked(archive, member)
                     except (*_ARCHIVE_ERRORS, NotImplementedError) as error:
                         refusal = f"cannot be unpacked: {error}"
-                yield Entry(f"{label}/{member.filename}", content, refusal)
+                yield Entry(label, member.filename, content, refusal)
 
 
 Source = Folder | Archive | ZipArchive
@@ -144,6 +170,11 @@ def _files_below(folder: Path) -> tuple[str, ...]:
         links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
         files += [Path(parent, name).relative_to(folder).as_posix() for name in names + links]
     return tuple(sorted(files))
+
+
+def _file_fingerprint(path: Path) -> list[Any]:
+    status = path.stat()
+    return [base_name(path), status.st_size, status.st_mtime_ns]
 
 
 def _raise(error: OSError) -> None:
@@ -195,6 +226,12 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 
 def _payload(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    if not member.issparse() and archive.fileobj is not None:  # far faster than extractfile, for images of a kilobyte
+        archive.fileobj.seek(member.offset_data)
+        content: bytes = archive.fileobj.read(member.size)
+        if len(content) < member.size:
+            raise tarfile.ReadError(f"member {member.name!r} is cut: {len(content)} of {member.size} bytes")
+        return content
     stream = archive.extractfile(member)
     if stream is None:
         raise tarfile.ReadError(f"member {member.name!r} cannot be read")

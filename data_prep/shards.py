@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 CHUNK_BYTES = 2 * 2**20
 CHUNKS_PER_SHARD = 32
 _MARKER = "zarr.json"
+_CONFIG: Any = {"write_empty_chunks": True}  # a chunk that is missing means lost data; the store does not remember it
 
 Block = npt.NDArray[Any]
 
@@ -51,12 +52,17 @@ class Table(Protocol):
 
 @dataclass(frozen=True)
 class RawTable:
-    """Rows in a file of nothing else, C order, native byte order, after `offset` bytes."""
+    """Rows in a file, in C order after `offset` bytes."""
 
     path: Path
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     offset: int = 0
+
+    @property
+    def n_bytes(self) -> int:
+        """Of all rows."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
     def read(self, start: int, stop: int) -> Block:
         """Rows ``start:stop``."""
@@ -145,7 +151,7 @@ def write_store(
 
 def write_shard(shard: Shard) -> None:
     """Write one shard whole."""
-    array = zarr.open_array(shard.path, mode="r+")
+    array = zarr.open_array(shard.path, mode="r+", config=_CONFIG)
     rows = [table.read(low, high).astype(array.dtype, copy=False) for table, low, high in shard.pieces]
     array[shard.start : shard.stop] = np.concatenate(rows)
 
@@ -191,7 +197,7 @@ def _create(place: Path, outline: Outline, attributes: dict[str, Any]) -> None:
         fill_value=0,
         dimension_names=outline.dimension_names,
         attributes=attributes,
-        config={"write_empty_chunks": True},  # a chunk that is missing means lost data
+        config=_CONFIG,
     )
 
 

@@ -242,4 +242,5 @@ def _lengths(lists: Any) -> npt.NDArray[np.int64]:
     fixed = getattr(lists.type, "list_size", None)
     if fixed is not None:
         return np.full(len(lists), fixed, np.int64)
-    return np.diff(lists.offsets.to_numpy()).astype(np.int64)
+    offsets: Block = lists.offsets.to_numpy()
+    return np.diff(offsets).astype(np.int64)

@@ -44,11 +44,12 @@ def _on_cluster(function: Callable[[Item], Result], items: Iterable[Item], clien
 
     waiting = iter(items)
     first = list(itertools.islice(waiting, TASKS_IN_FLIGHT))
-    done = as_completed(client.map(function, first, pure=False), loop=client.loop)
+    begun = client.map(function, first, pure=False)
+    done = as_completed(begun, loop=client.loop)  # type: ignore[no-untyped-call]
     for future in done:
         result = future.result()
         for item in itertools.islice(waiting, 1):
-            done.add(client.submit(function, item, pure=False))
+            done.add(client.submit(function, item, pure=False))  # type: ignore[no-untyped-call]
         yield result
 
 
@@ -81,5 +82,5 @@ def with_cluster(address: str | None, call: Callable[[Any], Result]) -> Result:
         return call(None)
     from distributed import Client
 
-    with Client(address, timeout=30) as client:
+    with Client(address, timeout=30) as client:  # type: ignore[no-untyped-call]
         return call(client)

@@ -146,14 +146,15 @@ def test_failed_overwrite_keeps_the_old_store(tmp_path: Path, five_images: dict[
 
 @pytest.mark.parametrize("cut", [100, 700, 1024 + 300])
 @pytest.mark.parametrize("suffix", ["tar", "tar.gz"])
-def test_cut_archive_stops_the_run_and_leaves_nothing(tmp_path: Path, cut: int, suffix: str) -> None:
+def test_cut_archive_stops_the_run_and_leaves_no_store(tmp_path: Path, cut: int, suffix: str) -> None:
     members = {f"{seed}.png": encoded(noise(seed)) for seed in range(20)}
     archive = write_tar(tmp_path / f"images.{suffix}", members, "w:gz" if suffix == "tar.gz" else "w")
     content = archive.read_bytes().rstrip(b"\0") if suffix == "tar" else archive.read_bytes()
     archive.write_bytes(content[:-cut])
     with pytest.raises(ValueError, match=rf"images\.{suffix} is damaged"):
         images_to_zarr([archive], tmp_path / "out.zarr")
-    assert [path.name for path in tmp_path.iterdir()] == [archive.name]
+    assert not (tmp_path / "out.zarr").exists()
+    assert not list((tmp_path / "out.zarr.partial").rglob("*.tmp"))
 
 
 def test_damaged_header_is_not_taken_for_the_end(tmp_path: Path) -> None:
@@ -166,17 +167,20 @@ def test_damaged_header_is_not_taken_for_the_end(tmp_path: Path) -> None:
         images_to_zarr([archive], tmp_path / "out.zarr")
 
 
-def test_failure_while_writing_leaves_nothing(
+def test_failure_while_writing_leaves_no_store(
     tmp_path: Path, five_images: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full_disk(*_: object) -> None:
         raise OSError("no space left on device")
 
     folder = write_folder(tmp_path / "folder", five_images)
-    monkeypatch.setattr(zarr.Array, "__setitem__", full_disk)
-    with pytest.raises(OSError, match="no space left"):
-        images_to_zarr([folder], tmp_path / "out.zarr", rows_per_chunk=2)
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    with monkeypatch.context() as patched:
+        patched.setattr(zarr.Array, "__setitem__", full_disk)
+        with pytest.raises(OSError, match="no space left"):
+            images_to_zarr([folder], tmp_path / "out.zarr", rows_per_chunk=2)
+    assert not (tmp_path / "out.zarr").exists()
+    assert images_to_zarr([folder], tmp_path / "out.zarr", rows_per_chunk=2).written == 5
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "out.zarr"]
 
 
 def test_missing_and_foreign_sources_are_named(tmp_path: Path) -> None:
