@@ -11,6 +11,7 @@ import itertools
 import logging
 import os
 import shutil
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,8 @@ logger = logging.getLogger(__name__)
 CHUNK_BYTES = 2 * 2**20
 CHUNKS_PER_SHARD = 32
 _MARKER = "zarr.json"
-_CONFIG: Any = {"write_empty_chunks": True}  # a chunk that is missing means lost data; the store does not remember it
+
+_opening = threading.Lock()
 
 Block = npt.NDArray[Any]
 
@@ -151,7 +153,8 @@ def write_store(
 
 def write_shard(shard: Shard) -> None:
     """Write one shard whole."""
-    array = zarr.open_array(shard.path, mode="r+", config=_CONFIG)
+    with _opening, zarr.config.set({"array.write_empty_chunks": True}):  # a setting that a store does not remember
+        array = zarr.open_array(shard.path, mode="r+")
     rows = [table.read(low, high).astype(array.dtype, copy=False) for table, low, high in shard.pieces]
     array[shard.start : shard.stop] = np.concatenate(rows)
 
@@ -197,7 +200,7 @@ def _create(place: Path, outline: Outline, attributes: dict[str, Any]) -> None:
         fill_value=0,
         dimension_names=outline.dimension_names,
         attributes=attributes,
-        config=_CONFIG,
+        config={"write_empty_chunks": True},  # a chunk that is missing means lost data
     )
 
 
