@@ -1,17 +1,23 @@
 """Which samples are test samples: a seeded hash of each sample's key, so that order and workers have no part in it.
 
-Imports NumPy.
+Imports `shards` for its types, and NumPy.
 """
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from data_prep.shards import Block, Table
+
 TRAIN, TEST = "train", "test"
+BLOCK = 65_536
+"""Rows that `SideTable` counts at a time."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
@@ -65,3 +71,55 @@ class HashSplit:
         seed = self.seed.to_bytes(8, "little")
         digest = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8, key=seed)
         return int.from_bytes(digest.digest(), "little")
+
+
+@dataclass(frozen=True)
+class SideTable:
+    """The rows of a table that are on one side of a split, in their order.
+
+    Attributes
+    ----------
+    table : Table
+        All rows.
+    key : str
+        Of the table, in the hash of its rows.
+    split : HashSplit
+        Draws the side of each row.
+    is_test : bool
+        Which side.
+    edges : tuple of int
+        Number of rows of this side before each block of `BLOCK` rows, and in all.
+    """
+
+    table: Table
+    key: str
+    split: HashSplit
+    is_test: bool
+    edges: tuple[int, ...]
+
+    @classmethod
+    def of(cls, table: Table, key: str, split: HashSplit, is_test: bool) -> SideTable:
+        """Count the rows of the side."""
+        starts = range(0, table.shape[0], BLOCK)
+        drawn = [split.are_tests(key, start, min(start + BLOCK, table.shape[0])) for start in starts]
+        counts = [np.count_nonzero(tests == is_test) for tests in drawn]
+        return cls(table, key, split, is_test, (0, *(int(edge) for edge in np.cumsum(counts))))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(rows of this side, features...)."""
+        return (self.edges[-1], *self.table.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of the table."""
+        return self.table.dtype
+
+    def read(self, start: int, stop: int) -> Block:
+        """Rows ``start:stop`` of this side; the rows between them are read as well."""
+        first, last = (bisect.bisect_right(self.edges, row) - 1 for row in (start, stop - 1))
+        offset, end = first * BLOCK, min((last + 1) * BLOCK, self.table.shape[0])
+        numbers = np.flatnonzero(self.split.are_tests(self.key, offset, end) == self.is_test)
+        chosen = numbers[start - self.edges[first] : stop - self.edges[first]]
+        low, high = int(chosen[0]), int(chosen[-1]) + 1
+        return self.table.read(offset + low, offset + high)[chosen - low]

@@ -13,8 +13,10 @@ import pytest
 import zarr
 from distributed import Client
 
-from data_prep import shards
+from data_prep import shards, splits
 from data_prep.arrays_to_zarr import arrays_to_zarr, main
+from data_prep.splits import HashSplit
+from tests.data_prep.image_files import files_below
 from vmfa_dask import fit_local
 
 ROWS = np.random.default_rng(0).normal(10, 3, (1000, 12)).astype(np.float32)
@@ -113,6 +115,26 @@ def test_workers_of_a_cluster_write(tmp_path: Path, processes: Client) -> None:
     target = tmp_path / "y.zarr"
     assert main([*map(str, sources), str(target), "--cluster", processes.scheduler.address]) == 0
     np.testing.assert_array_equal(stored(target), ROWS)
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_test_split_follows_from_source_and_row(
+    tmp_path: Path, in_process: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = [npy(tmp_path / "a.npy", ROWS[:333]), parquet(tmp_path / "b.parquet", {"v": lists(ROWS[333:], False)})]
+    assert arrays_to_zarr(sources, tmp_path / "x.zarr", test_share=0.2, seed=7) == 1000
+    tests = np.concatenate(
+        [HashSplit(0.2, 7).are_tests("a.npy", 0, 333), HashSplit(0.2, 7).are_tests("b.parquet", 0, 667)]
+    )
+    np.testing.assert_array_equal(stored(tmp_path / "x.zarr/test"), ROWS[tests])
+    np.testing.assert_array_equal(stored(tmp_path / "x.zarr/train"), ROWS[~tests])
+    monkeypatch.setattr(splits, "BLOCK", 50)
+    assert arrays_to_zarr(sources, tmp_path / "y.zarr", test_share=0.2, seed=7, client=in_process) == 1000
+    assert files_below(tmp_path / "y.zarr") == files_below(tmp_path / "x.zarr")
+    command = [*map(str, reversed(sources)), str(tmp_path / "z.zarr"), "--test-share", "0.2", "--seed", "7"]
+    assert main(command) == 0
+    other = stored(tmp_path / "z.zarr/test")
+    np.testing.assert_array_equal(np.roll(other, tests[:333].sum(), axis=0), ROWS[tests])
 
 
 def test_dtypes_are_joined_and_byte_orders_are_native(tmp_path: Path) -> None:

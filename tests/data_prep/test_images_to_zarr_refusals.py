@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import stat
+import struct
 import tarfile
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 import zarr
 from PIL import Image
 
+from data_prep import image_parts, image_store
 from data_prep.images_to_zarr import images_to_zarr
 from tests.data_prep.image_files import encoded, link, noise, rows, write_folder, write_tar, write_zip
 
@@ -105,6 +109,50 @@ def test_too_many_pixels_are_refused_before_decoding(tmp_path: Path, monkeypatch
     report = images_to_zarr([write_folder(tmp_path / "folder", files)], tmp_path / "out.zarr", size=(6, 8))
     assert report.written == 1
     assert [name for name, _ in report.skipped] == ["folder/1.png", "folder/2.png"]
+
+
+def test_a_header_of_a_pixel_bomb_is_refused(tmp_path: Path) -> None:
+    fields = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", fields), (b"IDAT", zlib.compress(b"\0" * 1000)), (b"IEND", b""))
+    bomb = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
+    )
+    archive = write_tar(tmp_path / "images.tar", {"bomb.png": bomb, "good.png": encoded(noise(0))})
+    report = images_to_zarr([archive], tmp_path / "out.zarr", size=(6, 8))
+    assert report.written == 1
+    assert [name for name, _ in report.skipped] == ["images.tar/bomb.png"]
+    assert "3600000000 pixels" in report.skipped[0].reason
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_images_of_one_name_are_rows_of_their_own(tmp_path: Path, kind: str) -> None:
+    source, images = tmp_path / f"images.{kind}", [encoded(noise(seed)) for seed in range(3)]
+    if kind == "tar":
+        with tarfile.open(source, "w") as tar:
+            for image in images:
+                header = tarfile.TarInfo("same.png")
+                header.size = len(image)
+                tar.addfile(header, io.BytesIO(image))
+    else:
+        with zipfile.ZipFile(source, "w") as packed:
+            for image in images:
+                packed.writestr("same.png", image)
+    assert images_to_zarr([source], tmp_path / "out.zarr").written == 3
+    np.testing.assert_array_equal(rows(tmp_path / "out.zarr"), [noise(seed) for seed in range(3)])
+    split = images_to_zarr([source], tmp_path / "split.zarr", test_share=0.5).rows
+    assert sorted(split.values()) == [0, 3]
+
+
+def test_lists_of_what_is_skipped_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_parts, "LISTED", 3)
+    monkeypatch.setattr(image_store, "LISTED", 3)
+    texts = {f"{k}{'x' * 90}.txt": b"text" for k in range(5)}
+    sources = [write_tar(tmp_path / f"{k}.tar", texts | {"z.png": encoded(noise(k))}) for k in range(2)]
+    report = images_to_zarr(sources, tmp_path / "out.zarr")
+    assert (report.written, report.n_skipped, len(report.skipped)) == (2, 10, 3)
+    assert zarr.open_array(tmp_path / "out.zarr", mode="r").attrs["skipped"] == 10
+    assert len((tmp_path / "out.zarr/skipped.jsonl").read_text().splitlines()) == 3
 
 
 def test_existing_target_is_refused_and_kept(tmp_path: Path, five_images: dict[str, bytes]) -> None:
