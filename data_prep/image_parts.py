@@ -56,6 +56,8 @@ class Treatment:
         Draws the side of each image; without it the side is that of the part.
     classes : tuple of str
         Folders inside of the sources whose places in this tuple are labels; empty when there are none.
+    ignored : tuple of str
+        Endings of names of what is no image, such as descriptions beside images; in lower case.
     """
 
     folder: Path
@@ -63,6 +65,7 @@ class Treatment:
     shaping: Shaping
     split: HashSplit | None = None
     classes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ def write_part(part: Part, pool: ThreadPoolExecutor | None = None, n_threads: in
     load_decoders()
     treatment = part.treatment
     decode_batch = partial(_decode_batch, treatment)
-    batches = _batches(part.source.entries())
+    batches = _batches(e for e in part.source.entries() if not e.key.lower().endswith(treatment.ignored))
     with _Files(part) as files:
         in_flight = BATCHES_PER_THREAD * n_threads
         for batch in in_order(pool, decode_batch, batches, in_flight) if pool else map(decode_batch, batches):
@@ -240,7 +243,7 @@ def _decode_batch(treatment: Treatment, entries: list[Entry]) -> list[tuple[str,
 
 def _misfit(treatment: Treatment, key: str, pixels: Pixels) -> str:
     if pixels.shape != treatment.shape:
-        return f"{_size_text(pixels.shape)}, but the first image has {_size_text(treatment.shape)}"
+        return f"{_size_text(pixels.shape)}, expected {_size_text(treatment.shape)}"
     if treatment.classes and _folder_of(key) not in treatment.classes:
         return f"in none of the folders {', '.join(treatment.classes)}"
     return ""

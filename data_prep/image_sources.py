@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import lzma
 import os
 import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,19 +67,56 @@ class Folder:
 
     def fingerprint(self) -> list[Any]:
         """Return what tells this source from others, as JSON values: here its name and the names of its files."""
-        digest = hashlib.sha256()
-        for file in self.files:
-            digest.update(os.fsencode(file) + b"\0")
-        return [base_name(self.path), len(self.files), digest.hexdigest()]
+        return [base_name(self.path), len(self.files), _digest(self.files)]
 
     def entries(self) -> Iterator[Entry]:
         """Yield one entry per file; links and special files come with a refusal."""
         label = base_name(self.path)
         for file in self.files:
-            path = self.path / file
-            status = path.lstat()
-            refusal = _refusal(stat.S_ISREG(status.st_mode), stat.S_ISLNK(status.st_mode), status.st_size)
-            yield Entry(label, file, None if refusal else path, refusal)
+            yield _file_entry(label, file, self.path / file)
+
+
+@dataclass(frozen=True)
+class FileList:
+    """Files that a text names, one per line, from the text's folder on where they are relative.
+
+    Attributes
+    ----------
+    path : Path
+        The text. It is never held in memory.
+    offset : int
+        Byte at which the first line begins.
+    n_lines : int or None
+        Lines from there on; None for all.
+    """
+
+    path: Path
+    offset: int = 0
+    n_lines: int | None = None
+
+    def parts(self) -> list[Source]:
+        """Return ranges of the lines, each as a source of its own."""
+        found: list[Source] = []
+        with self.path.open("rb") as text:
+            text.seek(self.offset)
+            offset = self.offset
+            while lines := list(itertools.islice(text, FILES_PER_PART)):
+                found.append(FileList(self.path, offset, len(lines)))
+                offset += sum(map(len, lines))
+        return found
+
+    def fingerprint(self) -> list[Any]:
+        """Return name, size and time of the text."""
+        return _file_fingerprint(self.path)
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield one entry per line that is not empty; links, special and missing files come with a refusal."""
+        label, folder = base_name(self.path), self.path.parent
+        with self.path.open("rb") as text:
+            text.seek(self.offset)
+            for line in itertools.islice(text, self.n_lines):
+                if name := os.fsdecode(line.strip()):
+                    yield _file_entry(label, name, folder / name)
 
 
 @dataclass(frozen=True)
@@ -117,8 +155,9 @@ class ZipArchive:
         return [self]
 
     def fingerprint(self) -> list[Any]:
-        """Return name, size and time of the file, and how many members are chosen."""
-        return [*_file_fingerprint(self.path), None if self.members is None else len(self.members)]
+        """Return name, size and time of the file, and the names of the members that are chosen."""
+        chosen = None if self.members is None else _digest(sorted(self.members))
+        return [*_file_fingerprint(self.path), chosen]
 
     def entries(self) -> Iterator[Entry]:
         """Yield one entry per member that is not a directory; damage to one member is its refusal alone."""
@@ -137,7 +176,7 @@ class ZipArchive:
                 yield Entry(label, member.filename, content, refusal)
 
 
-Source = Folder | Archive | ZipArchive
+Source = Folder | FileList | Archive | ZipArchive
 
 
 def open_sources(paths: Sequence[str | os.PathLike[str]]) -> list[Source]:
@@ -172,9 +211,25 @@ def _files_below(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(files))
 
 
+def _file_entry(label: str, key: str, path: Path) -> Entry:
+    try:
+        status = path.lstat()
+    except OSError as error:
+        return Entry(label, key, None, f"cannot be found: {error.strerror}")
+    refusal = _refusal(stat.S_ISREG(status.st_mode), stat.S_ISLNK(status.st_mode), status.st_size)
+    return Entry(label, key, None if refusal else path, refusal)
+
+
 def _file_fingerprint(path: Path) -> list[Any]:
     status = path.stat()
     return [base_name(path), status.st_size, status.st_mtime_ns]
+
+
+def _digest(names: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for name in names:
+        digest.update(os.fsencode(name) + b"\0")
+    return digest.hexdigest()
 
 
 def _raise(error: OSError) -> None:

@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,6 +61,10 @@ class Plan:
         Draws the side of each image.
     classes : tuple of str
         Folders inside of the sources that are labels.
+    ignored : tuple of str
+        Endings of names of what is no image, in lower case.
+    shape : (int, int, int), optional
+        Of every row; by default that of the first image.
     rows_per_chunk : int, optional
         By default about 2 MiB of rows.
     """
@@ -70,6 +74,8 @@ class Plan:
     sides: tuple[str, ...] = ()
     split: HashSplit | None = None
     classes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    shape: tuple[int, ...] | None = None
     rows_per_chunk: int | None = None
 
     @property
@@ -85,6 +91,8 @@ class Plan:
             "sides": self.sides,
             "split": None if self.split is None else asdict(self.split),
             "classes": self.classes,
+            "ignored": self.ignored,
+            "shape": self.shape,
             "rows_per_chunk": self.rows_per_chunk,
         }
         known: dict[str, Any] = json.loads(json.dumps(described))  # as it is read back, tuples being lists
@@ -114,7 +122,13 @@ class Report:
 
 
 def write_images(
-    plan: Plan, target: Path, *, client: Any = None, workers: int | None = None, overwrite: bool = False
+    plan: Plan,
+    target: Path,
+    *,
+    client: Any = None,
+    workers: int | None = None,
+    overwrite: bool = False,
+    accept: Callable[[dict[str, int]], None] | None = None,
 ) -> Report:
     """Write a store, or go on with it.
 
@@ -128,6 +142,8 @@ def write_images(
         As in `tasks.each`; threads share the work on each part.
     overwrite : bool
         Replace what is at `target`.
+    accept : callable, optional
+        Given the rows per array when all is decoded; what it raises ends the call, which may be made again.
 
     Raises
     ------
@@ -136,7 +152,7 @@ def write_images(
     """
     partial = partial_of(target)
     shape = _begin(partial, plan)
-    treatment = Treatment(partial / "parts", shape, plan.shaping, plan.split, plan.classes)
+    treatment = Treatment(partial / "parts", shape, plan.shaping, plan.split, plan.classes, plan.ignored)
     owners, parts = _parts(plan, treatment)
     records = _decode_parts(parts, client, workers)
     counts = _counts(plan, owners, records)
@@ -144,13 +160,16 @@ def write_images(
     written, n_skipped = sum(sum(r.rows.values()) for r in records), sum(r.skipped for r in records)
     if not written:
         raise ValueError(f"no image could be used; the first is {_first_reason(parts)}")
+    rows = {name: outlines[name].shape[0] for name in plan.arrays}
+    if accept is not None:
+        accept(rows)
     store = partial / "store"
     write_store(store, outlines, {"sources": counts, "skipped": n_skipped}, client=client, workers=workers)
     skipped = list(itertools.islice(itertools.chain.from_iterable(map(read_skipped, parts)), LISTED))
     _list_skipped(store / plan.arrays[0] / SKIPPED_FILE, skipped)
     _publish(store, target, partial / "replaced", overwrite)
     shutil.rmtree(partial)
-    return Report(written, skipped, n_skipped, {name: outlines[name].shape[0] for name in plan.arrays})
+    return Report(written, skipped, n_skipped, rows)
 
 
 def _begin(partial: Path, plan: Plan) -> tuple[int, ...]:
@@ -165,7 +184,7 @@ def _begin(partial: Path, plan: Plan) -> tuple[int, ...]:
         return tuple(found["shape"])
     if partial.exists() and any(partial.iterdir()):
         raise ValueError(f"{partial} is in the way, and not of this command; remove it to begin")
-    shape = _first_shape(plan)
+    shape = plan.shape or _first_shape(plan)
     (partial / "parts").mkdir(parents=True, exist_ok=True)
     text = json.dumps({"plan": known, "shape": shape})
     (partial / "plan.json.tmp").write_text(text)

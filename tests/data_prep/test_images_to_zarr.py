@@ -75,7 +75,7 @@ def test_other_sizes_are_skipped_and_listed(tmp_path: Path) -> None:
     files = {"0.txt": b"text", "1.png": encoded(noise(0)), "2.png": encoded(noise(1, 6, 9)), "3.png": encoded(noise(2))}
     report = images_to_zarr([write_folder(tmp_path / "folder", files)], tmp_path / "out.zarr")
     assert report.written == 2
-    assert report.skipped[1] == ("folder/2.png", "6 x 9 pixels, but the first image has 6 x 8 pixels")
+    assert report.skipped[1] == ("folder/2.png", "6 x 9 pixels, expected 6 x 8 pixels")
     np.testing.assert_array_equal(rows(tmp_path / "out.zarr"), [noise(0), noise(2)])
 
 
