@@ -1,7 +1,7 @@
 """Decodes one image of unknown origin to uint8 pixels, or says why it cannot be used.
 
 Owns the limits on what a decoder is given: a few raster formats, a number of pixels, 8 bits per channel. Imports
-`image_sources`, NumPy and Pillow.
+`image_entries`, NumPy and Pillow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from data_prep.image_sources import Entry
+from data_prep.image_entries import Entry
 
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "TIFF")
 

@@ -20,7 +20,8 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from data_prep.image_decoding import Pixels, Shaping, decode, load_decoders
-from data_prep.image_sources import Entry, Source
+from data_prep.image_entries import Entry
+from data_prep.image_sources import Source
 from data_prep.shards import RawTable
 from data_prep.splits import HashSplit
 from data_prep.tasks import in_order

@@ -23,6 +23,7 @@ import numpy as np
 
 from data_prep.cores import available_cores
 from data_prep.image_decoding import Shaping, decode, load_decoders
+from data_prep.image_entries import base_name
 from data_prep.image_parts import (
     LISTED,
     Part,
@@ -35,7 +36,7 @@ from data_prep.image_parts import (
     rows_of,
     write_part,
 )
-from data_prep.image_sources import Source, base_name
+from data_prep.image_sources import Source
 from data_prep.shards import Outline, RawTable, partial_of, write_store
 from data_prep.splits import TEST, TRAIN, HashSplit
 from data_prep.tasks import each

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.image_decoding import Shaping
-from data_prep.image_sources import open_sources
+from data_prep.image_sources import open_sources, require_apart
 from data_prep.image_store import Plan, Report, write_images
 from data_prep.splits import HashSplit
 from data_prep.tasks import with_cluster
@@ -106,11 +106,8 @@ def images_to_zarr(
 
 
 def _check_target(target: Path, sources: Sequence[Path], overwrite: bool) -> None:
-    place = target.resolve()
-    for source in (source.resolve() for source in sources):
-        if place.is_relative_to(source) or source.is_relative_to(place):
-            raise ValueError(f"target {target} and source {source} lie inside one another")
-    if not place.parent.is_dir():
+    require_apart(target, sources)
+    if not target.parent.is_dir():
         raise FileNotFoundError(f"the folder of target {target} does not exist")
     if os.path.lexists(target):
         if not overwrite:

@@ -30,13 +30,26 @@ def find(sources: Iterable[Path], names: Sequence[str]) -> Path | None:
     places = list(sources)
     for name in names:
         for source in places:
-            if source.name == name:
-                return source
-            if source.is_dir():
-                found = [source / name, *sorted(source.glob(f"*/{name}"))]
-                if found[0].exists() or len(found) > 1:
-                    return next(path for path in found if path.exists())
+            for path in [source, source / name, *sorted(source.glob(f"*/{name}"))]:
+                if path.name == name and path.exists():
+                    return path
     return None
+
+
+def find_all(data_set: str, sources: Iterable[Path], wanted: Sequence[Sequence[str]]) -> list[Path]:
+    """Return one path per entry of `wanted`, which gives the names that a file may have.
+
+    Raises
+    ------
+    ValueError
+        Naming all that are missing.
+    """
+    places = list(sources)
+    found = [find(places, names) for names in wanted]
+    missing = [" or ".join(names) for names, path in zip(wanted, found, strict=True) if path is None]
+    if missing:
+        raise ValueError(f"{data_set}: not in {', '.join(map(str, places))}: {'; '.join(missing)}")
+    return [path for path in found if path is not None]
 
 
 def matching(sources: Iterable[Path], pattern: str) -> list[Path]:
