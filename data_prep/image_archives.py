@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from data_prep.image_entries import Entry, base_name, digest_of, file_fingerprint, refusal_of
 
@@ -87,8 +87,35 @@ def _damage_named(path: Path) -> Iterator[None]:
         raise ValueError(f"{path} is damaged or not a tar or zip archive: {error}") from error
 
 
+class _Header(tarfile.TarInfo):
+    """Reads what is asked of a regular file's header, in a third of the time; all other headers as `tarfile` does.
+
+    With images of a kilobyte, `tarfile` takes half as long for the headers as Pillow for the images.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        size, checksum = (buf[field].strip(b" \0") for field in (_SIZE, _CHECKSUM))
+        # Sizes in other notations, damage and the end of the archive are left to tarfile.
+        if buf[_TYPE] == tarfile.REGTYPE and _is_octal(size) and _is_octal(checksum):
+            if sum(buf) - sum(buf[_CHECKSUM]) + 8 * ord(" ") == int(checksum, 8):
+                name, prefix = (buf[field].partition(b"\0")[0] for field in (_NAME, _PREFIX))
+                path = bytes(prefix + b"/" + name if prefix else name)
+                header = cls(path.decode(encoding, errors))
+                header.size = int(size, 8)
+                return header
+        return super().frombuf(buf, encoding, errors)
+
+
+_NAME, _SIZE, _CHECKSUM, _TYPE, _PREFIX = slice(100), slice(124, 136), slice(148, 156), slice(156, 157), slice(345, 500)
+
+
+def _is_octal(text: bytes | bytearray) -> bool:
+    return text.isdigit() and not text.translate(None, b"01234567")
+
+
 def _members(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    with tarfile.open(path, "r:*") as archive:
+    with tarfile.open(path, "r:*", tarinfo=_Header) as archive:
         while (member := archive.next()) is not None:
             # tarfile remembers every header it has read, about 1 GB for a million images.
             archive.members.clear()  # type: ignore[attr-defined]

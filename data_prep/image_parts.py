@@ -133,7 +133,7 @@ def read_skipped(part: Part) -> Iterator[Skipped]:
                 yield Skipped(*json.loads(line))
 
 
-def write_part(part: Part, pool: ThreadPoolExecutor | None = None, n_threads: int = 1) -> int:
+def write_part(part: Part, pool: ThreadPoolExecutor | None = None, n_threads: int = 1) -> tuple[int, Record]:
     """Decode the entries of a part and write its files.
 
     Parameters
@@ -147,8 +147,8 @@ def write_part(part: Part, pool: ThreadPoolExecutor | None = None, n_threads: in
 
     Returns
     -------
-    int
-        The number of the part.
+    int, Record
+        The number of the part, and what became of it.
 
     Raises
     ------
@@ -168,8 +168,7 @@ def write_part(part: Part, pool: ThreadPoolExecutor | None = None, n_threads: in
                 else:
                     side = part.side if treatment.split is None else treatment.split.side(key)
                     files.add(side, outcome, _folder_of(key) if treatment.classes else None)
-        files.publish()
-    return part.number
+        return part.number, files.publish()
 
 
 class _Files:
@@ -202,12 +201,13 @@ class _Files:
             line = json.dumps([name[:_LONGEST_TEXT], reason[:_LONGEST_TEXT]])
             self._file("skipped").write(line.encode("ascii") + b"\n")
 
-    def publish(self) -> None:
+    def publish(self) -> Record:
         self._file("json").write(json.dumps(vars(self._record)).encode())
         self._stack.close()
         for name in list(self._open):  # the record was opened last, and is renamed last
             os.replace(self._part.file(f"{name}.{self._suffix}"), self._part.file(name))
             del self._open[name]
+        return self._record
 
     def _file(self, name: str) -> IO[bytes]:
         if name not in self._open:

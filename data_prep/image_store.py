@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,6 +45,8 @@ from data_prep.tasks import each
 logger = logging.getLogger(__name__)
 
 SKIPPED_FILE = "skipped.jsonl"
+VISIBLE_SECONDS = 60
+"""Network file systems may show a file of another machine this much later."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,7 @@ def write_images(
     """
     partial = partial_of(target)
     shape = _begin(partial, plan)
+    (partial / "parts").mkdir(exist_ok=True)
     treatment = Treatment(partial / "parts", shape, plan.shaping, plan.split, plan.classes, plan.ignored)
     owners, parts = _parts(plan, treatment)
     records = _decode_parts(parts, client, workers)
@@ -183,10 +187,10 @@ def _begin(partial: Path, plan: Plan) -> tuple[int, ...]:
         for left in (partial / "parts").glob("*.tmp"):  # of tasks that were killed
             left.unlink(missing_ok=True)
         return tuple(found["shape"])
-    if partial.exists() and any(partial.iterdir()):
+    if partial.exists() and any(path.name != "plan.json.tmp" for path in partial.iterdir()):
         raise ValueError(f"{partial} is in the way, and not of this command; remove it to begin")
     shape = plan.shape or _first_shape(plan)
-    (partial / "parts").mkdir(parents=True, exist_ok=True)
+    partial.mkdir(exist_ok=True)
     text = json.dumps({"plan": known, "shape": shape})
     (partial / "plan.json.tmp").write_text(text)
     os.replace(partial / "plan.json.tmp", file)
@@ -218,18 +222,27 @@ def _decode_parts(parts: Sequence[Part], client: Any, workers: int | None) -> li
     left = [part for part, record in zip(parts, records, strict=True) if record is None]
     if len(left) < len(parts):
         logger.info("%d of %d parts are decoded already", len(parts) - len(left), len(parts))
-    for done, number in enumerate(_decoding(left, client, workers), len(parts) - len(left) + 1):
-        records[number] = record = read_record(parts[number])
-        if record is None:
-            place = parts[number].treatment.folder
-            raise ValueError(f"part {number} was decoded but is not in {place}: the workers must see this folder")
+    for done, (number, record) in enumerate(_decoding(left, client, workers), len(parts) - len(left) + 1):
+        records[number] = record
         name, written = base_name(parts[number].source.path), sum(record.rows.values())
         logger.info("%s: %d images decoded, %d skipped (%d of %d)", name, written, record.skipped, done, len(parts))
+    _require_visible(left)
     return [record for record in records if record is not None]
 
 
-def _decoding(parts: Sequence[Part], client: Any, workers: int | None) -> Iterator[int]:
-    """Numbers of parts as they are done: one task each on a cluster, all threads for one after the other here."""
+def _require_visible(parts: Sequence[Part]) -> None:
+    """Refuse parts that workers have written to folders of their own."""
+    deadline = time.monotonic() + VISIBLE_SECONDS
+    for part in parts:
+        while read_record(part) is None:
+            if time.monotonic() > deadline:
+                folder = part.treatment.folder
+                raise ValueError(f"part {part.number} was decoded but is not in {folder}: workers must see this folder")
+            time.sleep(0.5)
+
+
+def _decoding(parts: Sequence[Part], client: Any, workers: int | None) -> Iterator[tuple[int, Record]]:
+    """Parts as they are done: one task each on a cluster, all threads for one after the other here."""
     if client is not None:
         yield from each(write_part, parts, client)
         return

@@ -188,7 +188,8 @@ def _begin(place: Path, outlines: Mapping[str, Outline], attributes: dict[str, A
 def _create(place: Path, outline: Outline, attributes: dict[str, Any]) -> None:
     n_rows, *features = outline.shape
     row_bytes = int(np.prod(features, dtype=np.int64)) * outline.dtype.itemsize
-    inner = outline.rows_per_chunk or max(1, CHUNK_BYTES // row_bytes)
+    rows_per_chunk = outline.rows_per_chunk or CHUNK_BYTES // row_bytes
+    inner = max(1, min(rows_per_chunk, n_rows))  # chunks are stored whole, also where the array ends before
     outer = inner * max(1, min(CHUNKS_PER_SHARD, -(-n_rows // inner)))
     zarr.create_array(
         place,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from distributed import Client
 
-from data_prep import image_parts, image_sources, shards
+from data_prep import image_parts, image_sources, image_store, shards
 from data_prep.images_to_zarr import images_to_zarr
 from tests.data_prep.image_files import encoded, files_below, noise, write_folder, write_tar
 
@@ -150,6 +150,20 @@ def test_a_damaged_archive_is_named_and_what_was_decoded_is_kept(
     decoded = counted(monkeypatch, image_parts, "decode")
     assert images_to_zarr(sources, tmp_path / "x.zarr", **OPTIONS).written == 50
     assert len(decoded) == 12
+
+
+def test_a_call_that_was_killed_as_it_began_goes_on(tmp_path: Path, sources: list[Path]) -> None:
+    write_folder(tmp_path / "x.zarr.partial", {"plan.json.tmp": b"{"})
+    assert images_to_zarr(sources, tmp_path / "x.zarr").written == 50
+
+
+def test_workers_that_write_elsewhere_are_noticed(
+    tmp_path: Path, sources: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_store, "VISIBLE_SECONDS", 0)
+    monkeypatch.setattr(image_store, "write_part", lambda part, *_: (part.number, image_parts.Record({"": 1})))
+    with pytest.raises(ValueError, match=r"part 0 was decoded but is not in .*parts: workers must see this folder"):
+        images_to_zarr(sources, tmp_path / "x.zarr")
 
 
 def test_a_cluster_writes_the_bytes_that_threads_write(
