@@ -52,8 +52,8 @@ def file_entry(label: str, key: str, path: Path) -> Entry:
     """Return the entry of a file that may be missing, a link or no regular file."""
     try:
         status = path.lstat()
-    except OSError as error:
-        return Entry(label, key, None, f"cannot be found: {error.strerror}")
+    except (OSError, ValueError) as error:  # ValueError for names with a zero byte, which a text may hold
+        return Entry(label, key, None, f"cannot be found: {getattr(error, 'strerror', None) or error}")
     refusal = refusal_of(stat.S_ISREG(status.st_mode), stat.S_ISLNK(status.st_mode), status.st_size)
     return Entry(label, key, None if refusal else path, refusal)
 

@@ -156,7 +156,7 @@ def write_shard(shard: Shard) -> None:
     with _opening, zarr.config.set({"array.write_empty_chunks": True}):  # a setting that a store does not remember
         array = zarr.open_array(shard.path, mode="r+")
     rows = [table.read(low, high).astype(array.dtype, copy=False) for table, low, high in shard.pieces]
-    array[shard.start : shard.stop] = np.concatenate(rows)
+    array[shard.start : shard.stop] = rows[0] if len(rows) == 1 else np.concatenate(rows)
 
 
 def require_place(target: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from distributed import Client
 
 from data_prep import image_parts, image_sources, image_store, shards
-from data_prep.images_to_zarr import images_to_zarr
+from data_prep.images_to_zarr import images_to_zarr, main
 from tests.data_prep.image_files import encoded, files_below, noise, write_folder, write_tar
 
 ROOT = Path(__file__).parents[2]
@@ -178,6 +178,17 @@ def test_a_cluster_writes_the_bytes_that_threads_write(
     for workers in (1, 3):
         images_to_zarr(sources, tmp_path / f"{workers}.zarr", workers=workers, **OPTIONS)
         assert files_below(tmp_path / f"{workers}.zarr") == files_below(tmp_path / "threads.zarr")
+
+
+def test_a_cluster_goes_on_where_threads_were_killed(
+    tmp_path: Path, sources: list[Path], in_process: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images_to_zarr(sources, tmp_path / "whole.zarr", **OPTIONS)
+    kill("write", 2, tmp_path / "x.zarr", sources)
+    options = ["--rows-per-chunk", "2", "--test-share", "0.3", "--seed", "5", "--cluster", in_process.scheduler.address]
+    assert main([*map(str, sources), str(tmp_path / "x.zarr"), *options]) == 0
+    assert "50 images written" in capsys.readouterr().out
+    assert files_below(tmp_path / "x.zarr") == files_below(tmp_path / "whole.zarr")
 
 
 def test_an_error_of_a_task_ends_the_call_on_a_cluster(tmp_path: Path, sources: list[Path], in_process: Client) -> None:

@@ -165,11 +165,15 @@ def test_yfcc100m_of_a_list_of_files(tmp_path: Path, in_process: Client, monkeyp
     monkeypatch.setattr(image_sources, "FILES_PER_PART", 7)
     folder = write_folder(tmp_path / "in", PHOTOS)
     (folder / "link.png").symlink_to(folder / "0000.png")
-    (folder / "list.txt").write_text("\n".join([*sorted(PHOTOS), "missing.png", "", "link.png", "."]))
+    (folder / "list.txt").write_text("\n".join([*sorted(PHOTOS), "missing.png", "", "link.png", ".", "a\0b.png"]))
     found = yfcc100m.prepare([folder / "list.txt"], tmp_path / "x.zarr", test_share=0.3)
     assert sum(found.values()) == 40
     lines = (tmp_path / "x.zarr/train/skipped.jsonl").read_text().splitlines()
-    for line, reason in zip(lines, ("cannot be found: No such file", "a link", "not a regular file"), strict=True):
+    for line, reason in zip(
+        lines,
+        ("cannot be found: No such file", "a link", "not a regular file", "cannot be found: embedded null"),
+        strict=True,
+    ):
         assert reason in line
     yfcc100m.prepare([folder / "list.txt"], tmp_path / "y.zarr", test_share=0.3, client=in_process)
     assert files_below(tmp_path / "y.zarr") == files_below(tmp_path / "x.zarr")
