@@ -1,7 +1,8 @@
 """Arrays of rows in files as they travel: NumPy, HDF5 and Parquet, read in ranges of rows.
 
 A source is opened anew in every thread and process that reads it; what travels is its path. Files are not trusted:
-nothing is unpickled, and a link out of an HDF5 file is not followed. Imports NumPy, h5py and pyarrow.
+nothing is unpickled, and a link out of an HDF5 file is not followed. Imports `shards` for its types, NumPy, h5py
+and pyarrow.
 """
 
 from __future__ import annotations
@@ -15,18 +16,15 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-Block = npt.NDArray[Any]
+from data_prep.shards import Block, Table
 
 
-class Table(Protocol):
+class FileTable(Table, Protocol):
     """Rows of one file."""
 
-    path: Path
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    def read(self, start: int, stop: int) -> Block:
-        """Rows ``start:stop``, in the source's dtype."""
+    @property
+    def path(self) -> Path:
+        """The file."""
         ...
 
 
@@ -152,7 +150,7 @@ _KINDS: dict[str, Any] = {
 
 def open_tables(
     paths: Sequence[str | os.PathLike[str]], dataset: str | None = None, columns: Sequence[str] | None = None
-) -> list[Table]:
+) -> list[FileTable]:
     """One table per file, in the given order, of one row shape and of dtypes that vmfa_dask reads.
 
     Raises
@@ -175,13 +173,13 @@ def open_tables(
     return tables
 
 
-def _open(path: Path, dataset: str | None, columns: Sequence[str] | None) -> Table:
+def _open(path: Path, dataset: str | None, columns: Sequence[str] | None) -> FileTable:
     if not path.is_file():
         raise FileNotFoundError(f"source {path} does not exist or is no file")
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:
         raise ValueError(f"source {path}: expected a file that ends with one of {', '.join(_KINDS)}")
-    table: Table = kind.open(path.absolute(), dataset, columns)
+    table: FileTable = kind.open(path.absolute(), dataset, columns)
     return table
 
 
@@ -244,4 +242,5 @@ def _lengths(lists: Any) -> npt.NDArray[np.int64]:
     fixed = getattr(lists.type, "list_size", None)
     if fixed is not None:
         return np.full(len(lists), fixed, np.int64)
-    return np.diff(lists.offsets.to_numpy()).astype(np.int64)
+    offsets: Block = lists.offsets.to_numpy()
+    return np.diff(offsets).astype(np.int64)

@@ -67,3 +67,8 @@ def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarIn
 def rows(store: Path) -> npt.NDArray[np.uint8]:
     """Return all rows of a store."""
     return np.asarray(zarr.open_array(store, mode="r")[:])
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Return every file of a folder by its relative path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

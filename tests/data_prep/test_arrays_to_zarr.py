@@ -13,8 +13,10 @@ import pytest
 import zarr
 from distributed import Client
 
-from data_prep import arrays_to_zarr as module
+from data_prep import shards, splits
 from data_prep.arrays_to_zarr import arrays_to_zarr, main
+from data_prep.splits import HashSplit
+from tests.data_prep.image_files import files_below
 from vmfa_dask import fit_local
 
 ROWS = np.random.default_rng(0).normal(10, 3, (1000, 12)).astype(np.float32)
@@ -23,8 +25,8 @@ ROWS = np.random.default_rng(0).normal(10, 3, (1000, 12)).astype(np.float32)
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of ten rows, shards of forty."""
-    monkeypatch.setattr(module, "CHUNK_BYTES", 10 * 12 * 4)
-    monkeypatch.setattr(module, "CHUNKS_PER_SHARD", 4)
+    monkeypatch.setattr(shards, "CHUNK_BYTES", 10 * 12 * 4)
+    monkeypatch.setattr(shards, "CHUNKS_PER_SHARD", 4)
 
 
 def npy(path: Path, rows: np.ndarray) -> Path:
@@ -76,21 +78,21 @@ def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small_shards")
 @pytest.mark.parametrize("compress", [False, True])
 def test_an_interrupted_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: bool) -> None:
-    source, target, real = npy(tmp_path / "a.npy", ROWS), tmp_path / "x.zarr", module._write
+    source, target, real = npy(tmp_path / "a.npy", ROWS), tmp_path / "x.zarr", shards.write_shard
     written: list[int] = []
 
-    def write(rows: tuple[int, int], path: str, tables: Any) -> None:
+    def write(shard: shards.Shard) -> None:
         if len(written) == 7:
             raise OSError("the disk is full")
-        written.append(rows[0])
-        real(rows, path, tables)
+        written.append(shard.start)
+        real(shard)
 
-    monkeypatch.setattr(module, "_write", write)
+    monkeypatch.setattr(shards, "write_shard", write)
     with pytest.raises(OSError, match="the disk is full"):
         arrays_to_zarr([source], target, workers=1, compress=compress)
     assert not target.exists()
     first, written[:] = set(written), []
-    monkeypatch.setattr(module, "_write", lambda *a: (written.append(a[0][0]), real(*a)))
+    monkeypatch.setattr(shards, "write_shard", lambda shard: (written.append(shard.start), real(shard)))
     assert arrays_to_zarr([source], target, workers=2, compress=compress) == 1000
     assert len(first) == 7
     assert first.isdisjoint(written)
@@ -98,7 +100,7 @@ def test_an_interrupted_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_partial_store_of_other_sources_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_each", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(shards, "each", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         arrays_to_zarr([npy(tmp_path / "a.npy", ROWS)], tmp_path / "x.zarr")
     with pytest.raises(ValueError, match=r"x.zarr.partial was begun from other sources; remove it"):
@@ -113,6 +115,26 @@ def test_workers_of_a_cluster_write(tmp_path: Path, processes: Client) -> None:
     target = tmp_path / "y.zarr"
     assert main([*map(str, sources), str(target), "--cluster", processes.scheduler.address]) == 0
     np.testing.assert_array_equal(stored(target), ROWS)
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_test_split_follows_from_source_and_row(
+    tmp_path: Path, in_process: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = [npy(tmp_path / "a.npy", ROWS[:333]), parquet(tmp_path / "b.parquet", {"v": lists(ROWS[333:], False)})]
+    assert arrays_to_zarr(sources, tmp_path / "x.zarr", test_share=0.2, seed=7) == 1000
+    tests = np.concatenate(
+        [HashSplit(0.2, 7).are_tests("a.npy", 0, 333), HashSplit(0.2, 7).are_tests("b.parquet", 0, 667)]
+    )
+    np.testing.assert_array_equal(stored(tmp_path / "x.zarr/test"), ROWS[tests])
+    np.testing.assert_array_equal(stored(tmp_path / "x.zarr/train"), ROWS[~tests])
+    monkeypatch.setattr(splits, "BLOCK", 50)
+    assert arrays_to_zarr(sources, tmp_path / "y.zarr", test_share=0.2, seed=7, client=in_process) == 1000
+    assert files_below(tmp_path / "y.zarr") == files_below(tmp_path / "x.zarr")
+    command = [*map(str, reversed(sources)), str(tmp_path / "z.zarr"), "--test-share", "0.2", "--seed", "7"]
+    assert main(command) == 0
+    other = stored(tmp_path / "z.zarr/test")
+    np.testing.assert_array_equal(np.roll(other, tests[:333].sum(), axis=0), ROWS[tests])
 
 
 def test_dtypes_are_joined_and_byte_orders_are_native(tmp_path: Path) -> None:

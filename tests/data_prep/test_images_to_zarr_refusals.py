@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import stat
+import struct
 import tarfile
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 import zarr
 from PIL import Image
 
+from data_prep import image_parts, image_store
 from data_prep.images_to_zarr import images_to_zarr
 from tests.data_prep.image_files import encoded, link, noise, rows, write_folder, write_tar, write_zip
 
@@ -107,6 +111,50 @@ def test_too_many_pixels_are_refused_before_decoding(tmp_path: Path, monkeypatch
     assert [name for name, _ in report.skipped] == ["folder/1.png", "folder/2.png"]
 
 
+def test_a_header_of_a_pixel_bomb_is_refused(tmp_path: Path) -> None:
+    fields = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", fields), (b"IDAT", zlib.compress(b"\0" * 1000)), (b"IEND", b""))
+    bomb = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
+    )
+    archive = write_tar(tmp_path / "images.tar", {"bomb.png": bomb, "good.png": encoded(noise(0))})
+    report = images_to_zarr([archive], tmp_path / "out.zarr", size=(6, 8))
+    assert report.written == 1
+    assert [name for name, _ in report.skipped] == ["images.tar/bomb.png"]
+    assert "3600000000 pixels" in report.skipped[0].reason
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_images_of_one_name_are_rows_of_their_own(tmp_path: Path, kind: str) -> None:
+    source, images = tmp_path / f"images.{kind}", [encoded(noise(seed)) for seed in range(3)]
+    if kind == "tar":
+        with tarfile.open(source, "w") as tar:
+            for image in images:
+                header = tarfile.TarInfo("same.png")
+                header.size = len(image)
+                tar.addfile(header, io.BytesIO(image))
+    else:
+        with zipfile.ZipFile(source, "w") as packed:
+            for image in images:
+                packed.writestr("same.png", image)
+    assert images_to_zarr([source], tmp_path / "out.zarr").written == 3
+    np.testing.assert_array_equal(rows(tmp_path / "out.zarr"), [noise(seed) for seed in range(3)])
+    split = images_to_zarr([source], tmp_path / "split.zarr", test_share=0.5).rows
+    assert sorted(split.values()) == [0, 3]
+
+
+def test_lists_of_what_is_skipped_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_parts, "LISTED", 3)
+    monkeypatch.setattr(image_store, "LISTED", 3)
+    texts = {f"{k}{'x' * 90}.txt": b"text" for k in range(5)}
+    sources = [write_tar(tmp_path / f"{k}.tar", texts | {"z.png": encoded(noise(k))}) for k in range(2)]
+    report = images_to_zarr(sources, tmp_path / "out.zarr")
+    assert (report.written, report.n_skipped, len(report.skipped)) == (2, 10, 3)
+    assert zarr.open_array(tmp_path / "out.zarr", mode="r").attrs["skipped"] == 10
+    assert len((tmp_path / "out.zarr/skipped.jsonl").read_text().splitlines()) == 3
+
+
 def test_existing_target_is_refused_and_kept(tmp_path: Path, five_images: dict[str, bytes]) -> None:
     folder = write_folder(tmp_path / "folder", five_images)
     images_to_zarr([folder], tmp_path / "out.zarr")
@@ -146,14 +194,15 @@ def test_failed_overwrite_keeps_the_old_store(tmp_path: Path, five_images: dict[
 
 @pytest.mark.parametrize("cut", [100, 700, 1024 + 300])
 @pytest.mark.parametrize("suffix", ["tar", "tar.gz"])
-def test_cut_archive_stops_the_run_and_leaves_nothing(tmp_path: Path, cut: int, suffix: str) -> None:
+def test_cut_archive_stops_the_run_and_leaves_no_store(tmp_path: Path, cut: int, suffix: str) -> None:
     members = {f"{seed}.png": encoded(noise(seed)) for seed in range(20)}
     archive = write_tar(tmp_path / f"images.{suffix}", members, "w:gz" if suffix == "tar.gz" else "w")
     content = archive.read_bytes().rstrip(b"\0") if suffix == "tar" else archive.read_bytes()
     archive.write_bytes(content[:-cut])
     with pytest.raises(ValueError, match=rf"images\.{suffix} is damaged"):
         images_to_zarr([archive], tmp_path / "out.zarr")
-    assert [path.name for path in tmp_path.iterdir()] == [archive.name]
+    assert not (tmp_path / "out.zarr").exists()
+    assert not list((tmp_path / "out.zarr.partial").rglob("*.tmp"))
 
 
 def test_damaged_header_is_not_taken_for_the_end(tmp_path: Path) -> None:
@@ -166,17 +215,20 @@ def test_damaged_header_is_not_taken_for_the_end(tmp_path: Path) -> None:
         images_to_zarr([archive], tmp_path / "out.zarr")
 
 
-def test_failure_while_writing_leaves_nothing(
+def test_failure_while_writing_leaves_no_store(
     tmp_path: Path, five_images: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full_disk(*_: object) -> None:
         raise OSError("no space left on device")
 
     folder = write_folder(tmp_path / "folder", five_images)
-    monkeypatch.setattr(zarr.Array, "__setitem__", full_disk)
-    with pytest.raises(OSError, match="no space left"):
-        images_to_zarr([folder], tmp_path / "out.zarr", rows_per_chunk=2)
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    with monkeypatch.context() as patched:
+        patched.setattr(zarr.Array, "__setitem__", full_disk)
+        with pytest.raises(OSError, match="no space left"):
+            images_to_zarr([folder], tmp_path / "out.zarr", rows_per_chunk=2)
+    assert not (tmp_path / "out.zarr").exists()
+    assert images_to_zarr([folder], tmp_path / "out.zarr", rows_per_chunk=2).written == 5
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "out.zarr"]
 
 
 def test_missing_and_foreign_sources_are_named(tmp_path: Path) -> None:

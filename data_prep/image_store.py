@@ -1,0 +1,298 @@
+"""Writes the images of sources to a store in two phases, both of which go on where an interrupted call has ended.
+
+First each part of the sources is decoded to files of rows, then the rows of all parts are written to shards: how many
+rows a source yields is known only when it has been decoded. Both lie in ``TARGET.partial``, which needs twice the
+space of the store. Imports `image_parts`, `image_sources`, `image_decoding`, `splits`, `shards`, `tasks` and `cores`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_prep.cores import available_cores
+from data_prep.image_decoding import Shaping, decode, load_decoders
+from data_prep.image_entries import base_name
+from data_prep.image_parts import (
+    LISTED,
+    Part,
+    Record,
+    Skipped,
+    Treatment,
+    labels_of,
+    read_record,
+    read_skipped,
+    rows_of,
+    write_part,
+)
+from data_prep.image_sources import Source
+from data_prep.shards import Outline, RawTable, partial_of, write_store
+from data_prep.splits import TEST, TRAIN, HashSplit
+from data_prep.tasks import each
+
+logger = logging.getLogger(__name__)
+
+SKIPPED_FILE = "skipped.jsonl"
+VISIBLE_SECONDS = 60
+"""Network file systems may show a file of another machine this much later."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of which images.
+
+    Attributes
+    ----------
+    sources : tuple of Source
+        In the order of rows.
+    shaping : Shaping
+        How images become rows.
+    sides : tuple of str
+        Per source the array of its rows, `TRAIN` or `TEST`; empty where all sources make one array or `split` decides.
+    split : HashSplit, optional
+        Draws the side of each image.
+    classes : tuple of str
+        Folders inside of the sources that are labels.
+    ignored : tuple of str
+        Endings of names of what is no image, in lower case.
+    shape : (int, int, int), optional
+        Of every row; by default that of the first image.
+    rows_per_chunk : int, optional
+        By default about 2 MiB of rows.
+    """
+
+    sources: tuple[Source, ...]
+    shaping: Shaping
+    sides: tuple[str, ...] = ()
+    split: HashSplit | None = None
+    classes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    shape: tuple[int, ...] | None = None
+    rows_per_chunk: int | None = None
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """Names of the arrays; "" when the store is one array."""
+        return (TRAIN, TEST) if self.sides or self.split else ("",)
+
+    def description(self) -> dict[str, Any]:
+        """Return what tells this plan from others, as JSON values."""
+        described = {
+            "sources": [source.fingerprint() for source in self.sources],
+            "shaping": asdict(self.shaping),
+            "sides": self.sides,
+            "split": None if self.split is None else asdict(self.split),
+            "classes": self.classes,
+            "ignored": self.ignored,
+            "shape": self.shape,
+            "rows_per_chunk": self.rows_per_chunk,
+        }
+        known: dict[str, Any] = json.loads(json.dumps(described))  # as it is read back, tuples being lists
+        return known
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of the sources.
+
+    Attributes
+    ----------
+    written : int
+        Number of rows in the store.
+    skipped : list of Skipped
+        In the order of the sources, the first 100,000 of them.
+    n_skipped : int
+        Number of all that were skipped.
+    rows : dict of str to int
+        Rows per array; the store itself is "".
+    """
+
+    written: int
+    skipped: list[Skipped]
+    n_skipped: int
+    rows: dict[str, int]
+
+
+def write_images(
+    plan: Plan,
+    target: Path,
+    *,
+    client: Any = None,
+    workers: int | None = None,
+    overwrite: bool = False,
+    accept: Callable[[dict[str, int]], None] | None = None,
+) -> Report:
+    """Write a store, or go on with it.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to write.
+    target : path
+        Absolute. The store appears there when it is complete.
+    client, workers
+        As in `tasks.each`; threads share the work on each part.
+    overwrite : bool
+        Replace what is at `target`.
+    accept : callable, optional
+        Given the rows per array when all is decoded; what it raises ends the call, which may be made again.
+
+    Raises
+    ------
+    ValueError
+        When an archive is damaged, no image can be read, or ``TARGET.partial`` was begun with another plan.
+    """
+    partial = partial_of(target)
+    shape = _begin(partial, plan)
+    (partial / "parts").mkdir(exist_ok=True)
+    treatment = Treatment(partial / "parts", shape, plan.shaping, plan.split, plan.classes, plan.ignored)
+    owners, parts = _parts(plan, treatment)
+    records = _decode_parts(parts, client, workers)
+    counts = _counts(plan, owners, records)
+    outlines = _outlines(plan, parts, records)
+    written, n_skipped = sum(sum(r.rows.values()) for r in records), sum(r.skipped for r in records)
+    if not written:
+        raise ValueError(f"no image could be used; the first is {_first_reason(parts)}")
+    rows = {name: outlines[name].shape[0] for name in plan.arrays}
+    if accept is not None:
+        accept(rows)
+    store = partial / "store"
+    write_store(store, outlines, {"sources": counts, "skipped": n_skipped}, client=client, workers=workers)
+    skipped = list(itertools.islice(itertools.chain.from_iterable(map(read_skipped, parts)), LISTED))
+    _list_skipped(store / plan.arrays[0] / SKIPPED_FILE, skipped)
+    _publish(store, target, partial / "replaced", overwrite)
+    shutil.rmtree(partial)
+    return Report(written, skipped, n_skipped, rows)
+
+
+def _begin(partial: Path, plan: Plan) -> tuple[int, ...]:
+    """Shape of the rows: that of the first image, found before anything is written or by an earlier call."""
+    file, known = partial / "plan.json", plan.description()
+    if file.is_file():
+        found = json.loads(file.read_text())
+        if found["plan"] != known:
+            raise ValueError(f"{partial} was begun from other sources or options; remove it to begin anew")
+        for left in (partial / "parts").glob("*.tmp"):  # of tasks that were killed
+            left.unlink(missing_ok=True)
+        return tuple(found["shape"])
+    if partial.exists() and any(path.name != "plan.json.tmp" for path in partial.iterdir()):
+        raise ValueError(f"{partial} is in the way, and not of this command; remove it to begin")
+    shape = plan.shape or _first_shape(plan)
+    partial.mkdir(exist_ok=True)
+    text = json.dumps({"plan": known, "shape": shape})
+    (partial / "plan.json.tmp").write_text(text)
+    os.replace(partial / "plan.json.tmp", file)
+    return shape
+
+
+def _first_shape(plan: Plan) -> tuple[int, ...]:
+    load_decoders()
+    first = ""
+    for source in plan.sources:
+        for entry in source.entries():
+            outcome = decode(entry, plan.shaping)
+            if not isinstance(outcome, str):
+                return outcome.shape
+            first = first or f"the first is {entry.name!r}: {outcome}"
+    raise ValueError(f"no image could be read from {len(plan.sources)} source(s); {first or 'they hold no files'}")
+
+
+def _parts(plan: Plan, treatment: Treatment) -> tuple[list[int], list[Part]]:
+    """Parts in the order of rows, and the numbers of their sources."""
+    pairs = [(owner, part) for owner, source in enumerate(plan.sources) for part in source.parts()]
+    sides = plan.sides or ("",) * len(plan.sources)
+    parts = [Part(number, part, sides[owner], treatment) for number, (owner, part) in enumerate(pairs)]
+    return [owner for owner, _ in pairs], parts
+
+
+def _decode_parts(parts: Sequence[Part], client: Any, workers: int | None) -> list[Record]:
+    records = [read_record(part) for part in parts]
+    left = [part for part, record in zip(parts, records, strict=True) if record is None]
+    if len(left) < len(parts):
+        logger.info("%d of %d parts are decoded already", len(parts) - len(left), len(parts))
+    for done, (number, record) in enumerate(_decoding(left, client, workers), len(parts) - len(left) + 1):
+        records[number] = record
+        name, written = base_name(parts[number].source.path), sum(record.rows.values())
+        logger.info("%s: %d images decoded, %d skipped (%d of %d)", name, written, record.skipped, done, len(parts))
+    _require_visible(left)
+    return [record for record in records if record is not None]
+
+
+def _require_visible(parts: Sequence[Part]) -> None:
+    """Refuse parts that workers have written to folders of their own."""
+    deadline = time.monotonic() + VISIBLE_SECONDS
+    for part in parts:
+        while read_record(part) is None:
+            if time.monotonic() > deadline:
+                folder = part.treatment.folder
+                raise ValueError(f"part {part.number} was decoded but is not in {folder}: workers must see this folder")
+            time.sleep(0.5)
+
+
+def _decoding(parts: Sequence[Part], client: Any, workers: int | None) -> Iterator[tuple[int, Record]]:
+    """Parts as they are done: one task each on a cluster, all threads for one after the other here."""
+    if client is not None:
+        yield from each(write_part, parts, client)
+        return
+    n_threads = workers or available_cores()
+    with ThreadPoolExecutor(n_threads) as pool:
+        for part in parts:
+            yield write_part(part, pool, n_threads)
+
+
+def _counts(plan: Plan, owners: Sequence[int], records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Images written and skipped per source."""
+    written, skipped = Counter[int](), Counter[int]()
+    for owner, record in zip(owners, records, strict=True):
+        written[owner] += sum(record.rows.values())
+        skipped[owner] += record.skipped
+    names = [base_name(source.path) for source in plan.sources]
+    return [{"name": name, "written": written[k], "skipped": skipped[k]} for k, name in enumerate(names)]
+
+
+def _outlines(plan: Plan, parts: Sequence[Part], records: Sequence[Record]) -> dict[str, Outline]:
+    outlines, shape = {}, parts[0].treatment.shape
+    pairs = list(zip(parts, records, strict=True))
+    for side in plan.arrays:
+        filled = [(part, record) for part, record in pairs if record.rows.get(side)]
+        rows = [rows_of(part, record, side) for part, record in filled]
+        labels = [table for part, record in filled if (table := labels_of(part, record, side)) is not None]
+        rows = rows or [RawTable(Path(), (0, *shape), np.dtype(np.uint8))]
+        outlines[side] = Outline(rows, ("sample", "height", "width", "channel"), plan.rows_per_chunk)
+        if plan.classes:
+            labels = labels or [RawTable(Path(), (0,), np.dtype(np.uint8))]
+            outlines[f"{side}_labels"] = Outline(labels, ("sample",))
+    return outlines
+
+
+def _list_skipped(file: Path, skipped: Sequence[Skipped]) -> None:
+    with file.open("w", encoding="ascii") as lines:
+        lines.writelines(json.dumps(entry._asdict()) + "\n" for entry in skipped)
+
+
+def _first_reason(parts: Sequence[Part]) -> str:
+    found = next(itertools.chain.from_iterable(map(read_skipped, parts)), None)
+    return f"{found.name!r}: {found.reason}" if found else "not there"
+
+
+def _publish(complete: Path, target: Path, replaced: Path, overwrite: bool) -> None:
+    if overwrite and os.path.lexists(target):
+        os.rename(target, replaced)
+    try:
+        os.rename(complete, target)
+    except OSError:
+        if os.path.lexists(replaced):
+            os.rename(replaced, target)
+        raise

@@ -1,0 +1,165 @@
+"""CelebA (Liu et al., 2015), aligned and cropped faces, as a store of 64 x 64 pixels.
+
+    python -m data_prep.recipes.celeba FOLDER TARGET.zarr
+
+The folder holds ``list_eval_partition.txt`` and the images of 178 x 218 pixels as ``img_align_celeba`` or
+``img_align_celeba.zip``. *train* and *valid* are merged. Preprocessing is that of Richardson and Weiss (2018): their
+repository (https://github.com/eitanrich/gans-n-gmms, ``mfa_train_celeba.py``) cuts out 128 x 128 pixels whose upper
+left corner is at x = 25, y = 50, and resizes bilinearly to 64 x 64 by OpenCV, which at half the size is the mean of
+2 x 2 pixels. Rounding of halves may differ by one grey level from OpenCV's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import zipfile
+from collections.abc import Iterable, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from data_prep.image_archives import ZipArchive
+from data_prep.image_decoding import Shaping
+from data_prep.image_sources import Folder, Source
+from data_prep.image_store import Plan, write_images
+from data_prep.recipes.command import parser, run
+from data_prep.recipes.files import existing, find_all
+from data_prep.recipes.paper import DATA_SETS, differences, require
+from data_prep.shards import require_place
+from data_prep.splits import TEST, TRAIN
+
+NAME = "celeba"
+PARTITION = "list_eval_partition.txt"
+IMAGES = ("img_align_celeba", "img_align_celeba.zip")
+CROP = (25, 50, 128, 128)
+_SIDES = {"0": TRAIN, "1": TRAIN, "2": TEST}
+_ORIGINAL = (178, 218)
+
+
+def prepare(
+    sources: Sequence[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    *,
+    crop: tuple[int, int, int, int] = CROP,
+    partial: bool = False,
+    client: Any = None,
+    workers: int | None = None,
+) -> dict[str, int]:
+    """Write ``train`` and ``test`` (N, 64, 64, 3) uint8, in the order of the names or of the zip archive.
+
+    Parameters
+    ----------
+    sources : sequence of path
+        The partition and the images, or folders that hold them.
+    target : path
+        The new store, a group.
+    crop : (int, int, int, int)
+        Left, top, width and height of what is kept of the image.
+    partial : bool
+        Go on where images are missing or counts are not the paper's.
+    client, workers
+        As in `images_to_zarr`.
+
+    Returns
+    -------
+    dict of str to int
+        Rows of ``train`` and ``test``.
+
+    Raises
+    ------
+    ValueError
+        Naming what is missing, damaged or differs.
+    FileExistsError, FileNotFoundError
+        When there is something at `target`; when its folder or a source does not exist.
+    """
+    shape = DATA_SETS[NAME].shape
+    shaping = Shaping(shape[:2], 3, crop)
+    paths, place = existing(sources), Path(target).absolute()
+    require_place(place)
+    partition, images = find_all(NAME, paths, [(PARTITION,), IMAGES])
+    names = _read_partition(partition)
+    require(NAME, differences(NAME, {side: len(listed) for side, listed in names.items()}), partial)
+    present = _members(images)
+    absent = [name for listed in names.values() for name in listed if name not in present]
+    complaint = f"{len(absent):,} images are missing in {images}, the first is {absent[0]}" if absent else ""
+    require(NAME, [complaint] if absent else [], partial)
+    chosen = {side: [present[name] for name in listed if name in present] for side, listed in names.items()}
+    for side, members in chosen.items():
+        if not members:
+            raise ValueError(f"{NAME}: no {side} image of {partition} is in {images}")
+    by_side = {side: _source(images, members) for side, members in chosen.items()}
+    _require_original(by_side[TRAIN], images)
+    plan = Plan(tuple(by_side.values()), shaping, sides=tuple(by_side), shape=shape)
+    report = write_images(
+        plan,
+        place,
+        client=client,
+        workers=workers,
+        accept=lambda rows: require(NAME, differences(NAME, rows), partial),
+    )
+    return report.rows
+
+
+def _read_partition(path: Path) -> dict[str, list[str]]:
+    """Names of the images per side, sorted."""
+    names: dict[str, list[str]] = {TRAIN: [], TEST: []}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        fields = line.split()
+        if not fields:
+            continue
+        if len(fields) != 2 or fields[1] not in _SIDES or "/" in fields[0]:
+            raise ValueError(f"{path}, line {number}: {line[:80]!r}, expected a file name and 0, 1 or 2")
+        names[_SIDES[fields[1]]].append(fields[0])
+    return {side: sorted(listed) for side, listed in names.items()}
+
+
+def _members(images: Path) -> dict[str, str]:
+    """File names and their places inside of the source."""
+    if images.is_dir():
+        return {name: name for name in os.listdir(images)}
+    try:
+        with zipfile.ZipFile(images) as archive:
+            return {name.rpartition("/")[2]: name for name in archive.namelist() if not name.endswith("/")}
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{images} is damaged or not a zip archive: {error}") from error
+
+
+def _source(images: Path, members: Iterable[str]) -> Source:
+    return Folder(images, tuple(members)) if images.is_dir() else ZipArchive(images, frozenset(members))
+
+
+def _require_original(source: Source, images: Path) -> None:
+    """The rectangle is meant for the aligned images: it would cut anything out of others."""
+    entry = next(iter(source.entries()))
+    if entry.content is None:
+        return
+    try:
+        with Image.open(_stream(entry.content), formats=("JPEG", "PNG")) as image:
+            size = image.size
+    except Exception:  # damage and bombs are of many types; they are counted as skipped when images are decoded
+        return
+    if size != _ORIGINAL:
+        raise ValueError(
+            f"{images}: {entry.key} has {size[0]} x {size[1]} pixels, expected {_ORIGINAL[0]} x {_ORIGINAL[1]} as in "
+            "the aligned and cropped version"
+        )
+
+
+def _stream(content: Path | bytes) -> Any:
+    return BytesIO(content) if isinstance(content, bytes) else content
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    options = parser(NAME, f"CelebA from {PARTITION} and {' or '.join(IMAGES)}.")
+    options.add_argument("--crop", nargs=4, type=int, default=CROP, metavar=("LEFT", "TOP", "WIDTH", "HEIGHT"))
+    found = options.parse_args(arguments)
+    found.crop = tuple(found.crop)
+    return run(NAME, prepare, found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

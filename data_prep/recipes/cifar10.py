@@ -1,0 +1,169 @@
+"""CIFAR-10 (Krizhevsky, 2009) as a store, from its binary version or from tar archives of JPEG images.
+
+    python -m data_prep.recipes.cifar10 FOLDER TARGET.zarr
+
+The binary version is ``data_batch_1.bin`` to ``data_batch_5.bin`` and ``test_batch.bin`` of 10,000 records each: a
+label, then 32 x 32 values of red, of green and of blue. Archives are ``train-*.tar`` and ``test-*.tar``, whose members
+lie in folders named for the classes; pixels then differ a little from the original, as JPEG loses some.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_prep.image_decoding import Shaping
+from data_prep.image_sources import open_sources
+from data_prep.image_store import Plan, write_images
+from data_prep.recipes.command import fingerprint, parser, run, write_tables
+from data_prep.recipes.files import existing, find, matching
+from data_prep.recipes.paper import DATA_SETS, differences, require
+from data_prep.shards import Block, require_place
+from data_prep.splits import TEST, TRAIN
+
+NAME = "cifar10"
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+FILES = {TRAIN: tuple(f"data_batch_{k}.bin" for k in range(1, 6)), TEST: ("test_batch.bin",)}
+RECORDS_PER_FILE = 10_000
+_SHAPE = DATA_SETS[NAME].shape
+_RECORD_BYTES = 1 + 32 * 32 * 3
+
+
+@dataclass(frozen=True)
+class Records:
+    """Images, or else labels, of a file of the binary version."""
+
+    path: Path
+    n_records: int
+    labels: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(images, 32, 32, 3), or (images,) of labels."""
+        return (self.n_records,) if self.labels else (self.n_records, *_SHAPE)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Always uint8."""
+        return np.dtype(np.uint8)
+
+    def read(self, start: int, stop: int) -> Block:
+        """Images or labels ``start:stop``; labels above 9 are refused."""
+        n_bytes, offset = (stop - start) * _RECORD_BYTES, start * _RECORD_BYTES
+        records = np.fromfile(self.path, np.uint8, n_bytes, offset=offset).reshape(stop - start, _RECORD_BYTES)
+        if not self.labels:
+            return records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        if records[:, 0].max() >= len(CLASSES):
+            row = start + int(np.argmax(records[:, 0] >= len(CLASSES)))
+            raise ValueError(f"{self.path}: image {row} has the label {records[row - start, 0]}, expected 0 to 9")
+        return records[:, 0]
+
+
+def prepare(
+    sources: Sequence[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    *,
+    partial: bool = False,
+    client: Any = None,
+    workers: int | None = None,
+) -> dict[str, int]:
+    """Write ``train``, ``test`` (N, 32, 32, 3) uint8 and ``train_labels``, ``test_labels`` (N,) uint8.
+
+    Parameters
+    ----------
+    sources : sequence of path
+        Files, or folders that hold them.
+    target : path
+        The new store, a group.
+    partial : bool
+        Go on where files are missing or counts are not the paper's.
+    client, workers
+        As in `images_to_zarr`.
+
+    Returns
+    -------
+    dict of str to int
+        Rows of ``train`` and ``test``.
+
+    Raises
+    ------
+    ValueError
+        Naming what is missing or differs.
+    FileExistsError, FileNotFoundError
+        When there is something at `target`; when its folder or a source does not exist.
+    """
+    paths, place = existing(sources), Path(target).absolute()
+    require_place(place)
+    archives = [(path, side) for side in (TRAIN, TEST) for path in matching(paths, f"{side}-*.tar")]
+    binary = {name: find(paths, [name]) for side in FILES for name in FILES[side]}
+    if any(binary.values()):
+        return _from_records(binary, place, partial, client, workers)
+    if not archives:
+        wanted = f"{', '.join(binary)}, or train-*.tar and test-*.tar"
+        raise ValueError(f"{NAME}: nothing of it in {', '.join(map(str, paths))}; expected {wanted}")
+    return _from_archives(archives, place, partial, client, workers)
+
+
+def _from_records(
+    binary: dict[str, Path | None], target: Path, partial: bool, client: Any, workers: int | None
+) -> dict[str, int]:
+    complaints = [f"{name} is missing" for name, path in binary.items() if path is None]
+    counts = {name: _count(path) for name, path in binary.items() if path is not None}
+    complaints += [
+        f"{name} holds {n:,} images, expected {RECORDS_PER_FILE:,}"
+        for name, n in counts.items()
+        if n != RECORDS_PER_FILE
+    ]
+    require(NAME, complaints, partial)
+    arrays = {}
+    for side, names in FILES.items():
+        there = [(path, counts[name]) for name in names if (path := binary[name]) is not None]
+        if not there:
+            raise ValueError(f"{NAME}: no {side} images; expected {', '.join(names)}")
+        arrays[side] = [Records(path, n, False) for path, n in there]
+        arrays[f"{side}_labels"] = [Records(path, n, True) for path, n in there]
+    origin = [NAME, [fingerprint(path) for path in binary.values() if path is not None]]
+    return write_tables(target, arrays, origin, client=client, workers=workers)
+
+
+def _count(path: Path) -> int:
+    n_bytes = path.stat().st_size
+    if n_bytes == 0 or n_bytes % _RECORD_BYTES:
+        raise ValueError(f"{path} has {n_bytes:,} bytes, expected a multiple of {_RECORD_BYTES:,}, one per image")
+    return n_bytes // _RECORD_BYTES
+
+
+def _from_archives(
+    archives: list[tuple[Path, str]], target: Path, partial: bool, client: Any, workers: int | None
+) -> dict[str, int]:
+    sources = tuple(open_sources([path for path, _ in archives]))
+    sides = tuple(side for _, side in archives)
+    members = dict.fromkeys((TRAIN, TEST), 0)
+    for source, side in zip(sources, sides, strict=True):
+        members[side] += sum(1 for _ in source.entries())
+    require(NAME, differences(NAME, members), partial)
+    plan = Plan(sources, Shaping(), sides=sides, classes=CLASSES, shape=_SHAPE)
+    report = write_images(
+        plan,
+        target,
+        client=client,
+        workers=workers,
+        accept=lambda rows: require(NAME, differences(NAME, rows), partial),
+    )
+    return report.rows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    expects = "CIFAR-10 from data_batch_*.bin and test_batch.bin, or from train-*.tar and test-*.tar."
+    return run(NAME, prepare, parser(NAME, expects).parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""What the commands of all recipes share: arguments, errors as one line, and stores made of tables.
+
+Imports `paper`, `shards`, `tasks` and the standard library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from data_prep.recipes.paper import DATA_SETS
+from data_prep.shards import Outline, Table, partial_of, require_place, write_store
+from data_prep.tasks import with_cluster
+
+Prepare = Callable[..., dict[str, int]]
+"""``prepare(sources, target, *, partial, client, **options)``: writes the store, returns its rows per side."""
+
+IMAGES = ("sample", "height", "width", "channel")
+LABELS = ("sample",)
+
+
+def write_tables(
+    target: Path,
+    arrays: Mapping[str, Sequence[Table]],
+    origin: Any,
+    *,
+    place: Path | None = None,
+    client: Any = None,
+    workers: int | None = None,
+) -> dict[str, int]:
+    """Write a group of arrays at once, or go on with it.
+
+    Parameters
+    ----------
+    target : path
+        Absolute. The store appears there when it is complete.
+    arrays : mapping of name to sequence of Table
+        Images and, where the name ends with ``_labels``, labels.
+    origin : Any
+        JSON values that tell these sources and options from others.
+    place : path, optional
+        The store in work, by default ``TARGET.partial``.
+    client, workers
+        As in `tasks.each`.
+
+    Returns
+    -------
+    dict of str to int
+        Rows of ``train`` and ``test``.
+
+    Raises
+    ------
+    ValueError
+        When the store in work was begun from other sources or with other options.
+    FileExistsError, FileNotFoundError
+        When there is something at `target`, or its folder does not exist.
+    """
+    require_place(target)
+    outlines = {
+        name: Outline(tables, LABELS if name.endswith("_labels") else IMAGES) for name, tables in arrays.items()
+    }
+    place = place or partial_of(target)
+    write_store(place, outlines, {"sources": json.dumps(origin)}, client=client, workers=workers)
+    os.rename(place, target)
+    return {side: outlines[side].shape[0] for side in ("train", "test")}
+
+
+def fingerprint(path: Path) -> list[Any]:
+    """Return name, size and time of a file, as JSON values."""
+    status = path.stat()
+    return [path.name, status.st_size, status.st_mtime_ns]
+
+
+def parser(name: str, expects: str) -> argparse.ArgumentParser:
+    """Return the arguments that all recipes take; `expects` says what the sources are."""
+    expected = DATA_SETS[name]
+    found = argparse.ArgumentParser(
+        prog=f"python -m data_prep.recipes.{name}",
+        description=f"{expects} The paper has {expected.train:,} training and {expected.test:,} test images.",
+    )
+    found.add_argument("sources", nargs="+", metavar="SOURCE", help="files, or folders that hold them")
+    found.add_argument("target", metavar="TARGET.zarr", help="the new store, a group")
+    found.add_argument("--partial", action="store_true", help="go on with fewer images than the paper has")
+    found.add_argument("--cluster", metavar="URL", help="address of a Dask scheduler whose workers do it")
+    found.add_argument("--workers", type=int, metavar="N", help="threads (default: one per core)")
+    return found
+
+
+def run(name: str, prepare: Prepare, options: argparse.Namespace) -> int:
+    """Run a recipe; the exit code is 1 after an error, which is one line."""
+    chosen = vars(options)
+    cluster = chosen.pop("cluster")
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        rows = with_cluster(cluster, lambda client: prepare(**chosen, client=client))
+    except (ValueError, OSError, ImportError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    expected = DATA_SETS[name]
+    for side, paper in (("train", expected.train), ("test", expected.test)):
+        print(f"{side}: {rows[side]:,} images, {paper:,} in the paper")
+    return 0

@@ -1,0 +1,140 @@
+"""EMNIST (Cohen et al., 2017), split *byclass*, as a store: grey images with Gaussian noise.
+
+    python -m data_prep.recipes.emnist FOLDER TARGET.zarr [--noise 1.0] [--seed 0]
+
+The four idx files are ``emnist-byclass-{train,test}-{images-idx3,labels-idx1}-ubyte``, with ``.gz`` or without. They
+hold each image transposed, which is undone. The noise avoids pixels without variance at the edges; a row's is a
+function of `seed`, side and row number.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_prep.recipes.command import fingerprint, parser, run, write_tables
+from data_prep.recipes.files import existing, find_all
+from data_prep.recipes.idx import IdxTable
+from data_prep.recipes.noise import standard_normal
+from data_prep.recipes.paper import DATA_SETS, differences, require
+from data_prep.shards import Block, Table, require_place
+from data_prep.splits import TEST, TRAIN
+
+NAME = "emnist"
+_KINDS = ("images-idx3", "labels-idx1")
+_SHAPE = DATA_SETS[NAME].shape
+
+
+@dataclass(frozen=True)
+class NoisyImages:
+    """Upright images plus noise, float32."""
+
+    images: IdxTable
+    scale: float
+    seed: int
+    stream: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(images, 28, 28, 1)."""
+        return (self.images.shape[0], *_SHAPE)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Always float32."""
+        return np.dtype(np.float32)
+
+    def read(self, start: int, stop: int) -> Block:
+        """Images ``start:stop``, in grey levels of 0 to 255 before the noise."""
+        upright = self.images.read(start, stop).transpose(0, 2, 1)[..., None].astype(np.float32)
+        if self.scale == 0:
+            return upright
+        noise = standard_normal(self.seed, self.stream, range(start, stop), int(np.prod(_SHAPE)))
+        return upright + (self.scale * noise).astype(np.float32).reshape(upright.shape)
+
+
+def prepare(
+    sources: Sequence[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    *,
+    noise: float = 1.0,
+    seed: int = 0,
+    partial: bool = False,
+    client: Any = None,
+    workers: int | None = None,
+) -> dict[str, int]:
+    """Write ``train``, ``test`` (N, 28, 28, 1) float32 and ``train_labels``, ``test_labels`` (N,) uint8.
+
+    Parameters
+    ----------
+    sources : sequence of path
+        Files, or folders that hold them.
+    target : path
+        The new store, a group.
+    noise : float
+        Standard deviation, in grey levels of 0 to 255.
+    seed : int
+        Of the noise; at least 0 and below 2**64.
+    partial : bool
+        Go on where counts are not the paper's. All four files are needed in any case.
+    client, workers
+        As in `images_to_zarr`.
+
+    Returns
+    -------
+    dict of str to int
+        Rows of ``train`` and ``test``.
+
+    Raises
+    ------
+    ValueError
+        Naming an argument out of range, and what is missing, damaged or differs.
+    FileExistsError, FileNotFoundError
+        When there is something at `target`; when its folder or a source does not exist.
+    """
+    if not 0 <= noise < float("inf"):
+        raise ValueError(f"noise must be a finite number of at least 0, got {noise}")
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"seed must be an integer of at least 0 and below 2**64, got {seed}")
+    paths, place = existing(sources), Path(target).absolute()
+    require_place(place)
+    keys = [(side, kind) for side in (TRAIN, TEST) for kind in _KINDS]
+    names = [f"emnist-byclass-{side}-{kind}-ubyte" for side, kind in keys]
+    files = dict(zip(keys, find_all(NAME, paths, [(name, f"{name}.gz") for name in names]), strict=True))
+    arrays: dict[str, list[Table]] = {}
+    for stream, side in enumerate((TRAIN, TEST)):
+        images, labels = (_open(files[side, kind], kind) for kind in _KINDS)
+        if images.shape[0] != labels.shape[0]:
+            raise ValueError(
+                f"{labels.path} holds {labels.shape[0]:,} labels, {images.path} {images.shape[0]:,} images"
+            )
+        arrays[side] = [NoisyImages(images, noise, seed, stream)]
+        arrays[f"{side}_labels"] = [labels]
+    require(NAME, differences(NAME, {side: arrays[side][0].shape[0] for side in (TRAIN, TEST)}), partial)
+    origin = [NAME, [fingerprint(path) for path in files.values()], noise, seed]
+    return write_tables(place, arrays, origin, client=client, workers=workers)
+
+
+def _open(path: Path, kind: str) -> IdxTable:
+    table = IdxTable.open(path, int(kind[-1]))
+    if table.shape[1:] not in ((), _SHAPE[:2]):
+        raise ValueError(f"{path} holds images of {table.shape[1:]} pixels, expected {_SHAPE[:2]}")
+    return table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    options = parser(NAME, "EMNIST from the four idx files of the split byclass.")
+    options.add_argument("--noise", type=float, default=1.0, help="its standard deviation in grey levels (default: 1)")
+    options.add_argument("--seed", type=int, default=0, help="of the noise (default: 0)")
+    return run(NAME, prepare, options.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
