@@ -15,9 +15,11 @@ from vmfa_dask.em.settings import Settings
 class Shape:
     """A row source of a size, without rows."""
 
-    def __init__(self, n_rows: int, n_features: int, dtype: str = "uint8", chunk_rows: int = 1) -> None:
+    def __init__(
+        self, n_rows: int, n_features: int, dtype: str = "uint8", chunk_rows: int = 1, decoded: int = 0
+    ) -> None:
         self.n_rows, self.feature_shape, self.chunk_rows = n_rows, (n_features,), chunk_rows
-        self.decoded_rows, self.bytes_read = 1, 0
+        self.decoded_rows, self.reads_parts, self.bytes_read = decoded or chunk_rows, True, 0
         self.dtype: np.dtype = np.dtype(dtype)
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -98,3 +100,25 @@ def test_projection_grows_with_what_it_counts() -> None:
     assert project(h=10)["statistics"] > 1.6 * base["statistics"]
     assert project(dtype="float64")["rows"] > 4 * base["rows"]
     assert project(n_rows=10**9)["rows"] < 2**30  # blocks are bounded, whatever the number of rows
+
+
+@pytest.mark.parametrize(("n_rows", "shard", "unit"), [(50_000, 21_824, 682), (2_000_000, 21_824, 21_824)])
+def test_groups_begin_at_shards_where_they_are_about_equal_all_the_same(n_rows: int, shard: int, unit: int) -> None:
+    plan = make_plan(Shape(n_rows, 3072, chunk_rows=shard, decoded=682), Settings(800), 2)
+    assert all(start % unit == 0 for start, _ in plan.groups)
+    sizes = [stop - start for start, stop in plan.groups]
+    assert max(sizes) < 1.15 * min(sizes)
+
+
+def test_no_small_rest_of_a_block_is_left() -> None:
+    rows = Shape(50_000, 3072, chunk_rows=1365)
+    plan = make_plan(rows, Settings(800), 2)
+    assert all(stop - start <= plan.block_rows for start, stop in plan.groups)
+    assert plan.block_rows * 3072 < 1.3 * BLOCK_BYTES
+
+
+def test_what_is_decoded_together_is_projected() -> None:
+    rows = Shape(400_000, 3072, chunk_rows=400_000)
+    small = projected_bytes(rows, Settings(10), make_plan(rows, Settings(10)))
+    rows.reads_parts = False
+    assert projected_bytes(rows, Settings(10), make_plan(rows, Settings(10)))["rows"] >= 400_000 * 3072 > small["rows"]

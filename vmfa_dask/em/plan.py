@@ -25,6 +25,8 @@ _GROUP_ROWS_PER_COMPONENT = 30
 # A group of fewer bytes than this is done before its task was worth scheduling.
 _GROUP_BYTES = 8 * 2**20
 _MOST_GROUPS = 512
+# Stored objects per group from which on groups begin with one: they differ by an eighth of their rows at most.
+_FILES_PER_GROUP = 8
 # Part of a block or tile that is shared out among the others.
 _SMALL_REST = 0.15
 # Float64 statistics of one component block, at most: blocks are merged and maximised side by side on several workers.
@@ -116,14 +118,15 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
     if n_groups is None:
         by_work = rows.n_rows * d * rows.dtype.itemsize // _GROUP_BYTES
         n_groups = max(2, min(_MOST_GROUPS, by_work, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c)))
-    # Ranges begin where something is stored or decoded, so that nothing is read twice.
-    units = (rows.chunk_rows, rows.decoded_rows, 1)
-    unit = next(unit for unit in units if rows.n_rows >= n_groups * unit or unit == 1)
+    # Ranges begin where something is decoded, so that nothing is read twice, and where an object of the store begins if
+    # groups are about equal all the same. That follows from the layout alone: a copy elsewhere gives the same bytes.
+    units = [(rows.chunk_rows, _FILES_PER_GROUP * n_groups), (rows.decoded_rows, n_groups), (1, 0)]
+    unit = next(unit for unit, least in units if rows.n_rows >= least * unit)
     groups = _even(rows.n_rows, n_groups, unit)
     row_bytes = d * rows.dtype.itemsize + 20 * settings.most_candidates
     block_bytes = min(BLOCK_BYTES, max(_SMALLEST_BLOCK_BYTES, c * statistics_bytes(settings, d)))
     block_rows = _about_equal(max(stop - start for start, stop in groups), max(64, block_bytes // row_bytes))
-    block_rows = _to_multiple(block_rows, next(unit for unit in units if block_rows >= unit))
+    block_rows = _to_multiple(block_rows, next(unit for unit, _ in units if block_rows >= unit))
     tile_rows = _about_equal(block_rows, max(64, TILE_BYTES // (d * min(rows.dtype.itemsize, 4))))
     n_component_blocks = min(c, -(-c * statistics_bytes(settings, d) // _COMPONENT_BLOCK_BYTES))
     return Plan(groups, block_rows, tile_rows, _even(c, n_component_blocks, 1))
@@ -141,9 +144,10 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
     longest = max(stop - start for start, stop in plan.groups)
     block = min(plan.block_rows, longest)
     converted = 0 if rows.dtype.itemsize <= 4 else item
+    held = block if rows.reads_parts else max(block, rows.decoded_rows)
     parts = min(len(plan.groups), 8) + 1
     return {
-        "rows": d * (3 * max(block, rows.decoded_rows) * rows.dtype.itemsize + block * converted),
+        "rows": d * (3 * held * rows.dtype.itemsize + block * converted),
         "candidates": block * (28 * settings.most_candidates + 12 * settings.truncation),
         "model": 2 * c * d * (h + 2) * item + 2 * packed_bytes(c, h, d, item),
         "statistics": _parts_bytes(settings, d, parts),

@@ -36,7 +36,12 @@ class RowSource(Protocol):
 
     @property
     def decoded_rows(self) -> int:
-        """Rows that are decoded together: a part of them costs as much as all."""
+        """Rows that are decoded together."""
+        ...
+
+    @property
+    def reads_parts(self) -> bool:
+        """Whether a part of what is decoded together takes no more memory and time than its own rows."""
         ...
 
     @property
@@ -72,7 +77,7 @@ class ArrayRows:
         self._rows = read_only(np.ascontiguousarray(array.reshape(array.shape[0], -1)))
         self.feature_shape = tuple(int(n) for n in array.shape[1:])
         self.n_rows, self.dtype, self.chunk_rows = int(array.shape[0]), array.dtype, chunk_rows
-        self.decoded_rows, self.bytes_read = 1, 0
+        self.decoded_rows, self.reads_parts, self.bytes_read = 1, True, 0
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start:stop``, a view."""
@@ -97,7 +102,7 @@ class SlicedRows:
         self._array = array
         self.feature_shape = tuple(int(n) for n in array.shape[1:])
         self.n_rows, self.dtype = int(array.shape[0]), np.dtype(array.dtype)
-        self.chunk_rows, self.decoded_rows, self.bytes_read = chunk_rows, chunk_rows, 0
+        self.chunk_rows, self.decoded_rows, self.reads_parts, self.bytes_read = chunk_rows, chunk_rows, False, 0
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows ``start:stop``."""

@@ -110,7 +110,12 @@ class ZarrRows:
         self.n_rows, self.dtype = int(shape[0]), np.dtype(self._array.dtype)
         stored = self._array.shards or self._array.chunks
         self.chunk_rows = int(stored[0])
-        self.decoded_rows = 1 if self._flat is not None else int(self._array.chunks[0])
+        self.decoded_rows = int(self._array.chunks[0])
+
+    @property
+    def reads_parts(self) -> bool:
+        """Whether a part of a chunk can be read without the rest of it."""
+        return self._flat is not None
 
     @property
     def bytes_read(self) -> int:
