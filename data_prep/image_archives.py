@@ -1,11 +1,13 @@
 """Lists what tar and zip archives hold, without extracting anything and without following a link.
 
-A member's name is a label in reports and never becomes a path. Imports `image_entries` and the standard library.
+A member's name is a label in reports and never becomes a path. Imports `image_entries`,
+`tar_cuts` and the standard library.
 """
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import lzma
 import stat
 import tarfile
@@ -15,22 +17,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from data_prep.image_entries import Entry, base_name, digest_of, file_fingerprint, refusal_of
+from data_prep.tar_cuts import cuts
 
+MEMBERS_PER_PART = 4096
 _ARCHIVE_ERRORS = (tarfile.TarError, zipfile.BadZipFile, EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
 @dataclass(frozen=True)
 class Archive:
-    """Members of a tar archive (plain or compressed), in the order of the archive."""
+    """Members of a tar archive (plain or compressed), in the order of the archive.
+
+    Attributes
+    ----------
+    path : Path
+        The archive.
+    start, stop : int or None
+        Bytes at which the first member begins and at which one begins that is left out; None for the end.
+    """
 
     path: Path
+    start: int = 0
+    stop: int | None = None
 
     def parts(self) -> list[Archive]:
-        """Return the archive alone, as it is read from its beginning to its end."""
-        return [self]
+        """Return ranges of the members; a compressed archive is read from its beginning to its end."""
+        starts = cuts(self.path, MEMBERS_PER_PART)
+        return [Archive(self.path, a, b) for a, b in itertools.pairwise([*starts, None]) if a is not None]
 
     def fingerprint(self) -> list[Any]:
         """Return name, size and time of the file."""
@@ -40,7 +55,7 @@ class Archive:
         """Yield one entry per member that is not a directory, its bytes read in passing."""
         label = base_name(self.path)
         with _damage_named(self.path):
-            for archive, member in _members(self.path):
+            for archive, member in _members(self.path, self.start, self.stop):
                 refusal = refusal_of(member.isreg(), member.issym() or member.islnk(), member.size)
                 content = None if refusal else _payload(archive, member)
                 yield Entry(label, member.name, content, refusal)
@@ -114,14 +129,24 @@ def _is_octal(text: bytes | bytearray) -> bool:
     return text.isdigit() and not text.translate(None, b"01234567")
 
 
-def _members(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    with tarfile.open(path, "r:*", tarinfo=_Header) as archive:
+def _members(path: Path, start: int, stop: int | None) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    with path.open("rb") as file, _opened(path, file, start) as archive:
         while (member := archive.next()) is not None:
+            if stop is not None and member.offset >= stop:
+                return
             # tarfile remembers every header it has read, about 1 GB for a million images.
             archive.members.clear()  # type: ignore[attr-defined]
             if not member.isdir():
                 yield archive, member
         _check_end(archive)
+
+
+def _opened(path: Path, file: BinaryIO, start: int) -> tarfile.TarFile:
+    """The archive from a byte on, at which a member begins; from the beginning, its kind is found out."""
+    if start == 0:
+        return tarfile.open(path, "r:*", tarinfo=_Header)
+    file.seek(start)
+    return tarfile.open(fileobj=file, mode="r:", tarinfo=_Header)
 
 
 def _refusal_in_zip(member: zipfile.ZipInfo) -> str:

@@ -10,7 +10,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,9 +26,9 @@ from data_prep.shards import RawTable
 from data_prep.splits import HashSplit
 from data_prep.tasks import in_order
 
-BATCH_ENTRIES = 64
+BATCH_ENTRIES = 256
 BATCH_BYTES = 2**20
-BATCHES_PER_THREAD = 4
+BATCHES_PER_WORKER = 4
 LISTED = 100_000
 """Skipped images that are listed by name, in a part and in a store; all are counted."""
 _LONGEST_TEXT = 500
@@ -133,17 +133,17 @@ def read_skipped(part: Part) -> Iterator[Skipped]:
                 yield Skipped(*json.loads(line))
 
 
-def write_part(part: Part, pool: ThreadPoolExecutor | None = None, n_threads: int = 1) -> tuple[int, Record]:
+def write_part(part: Part, pool: Executor | None = None, n_workers: int = 1) -> tuple[int, Record]:
     """Decode the entries of a part and write its files.
 
     Parameters
     ----------
     part : Part
         What to decode.
-    pool : ThreadPoolExecutor, optional
-        Threads that decode; without it the calling thread does.
-    n_threads : int
-        Threads of the pool.
+    pool : Executor, optional
+        Processes (or threads) that decode; without it the calling thread does.
+    n_workers : int
+        Of the pool.
 
     Returns
     -------
@@ -156,18 +156,15 @@ def write_part(part: Part, pool: ThreadPoolExecutor | None = None, n_threads: in
         When the archive is damaged.
     """
     load_decoders()
-    treatment = part.treatment
-    decode_batch = partial(_decode_batch, treatment)
-    batches = _batches(e for e in part.source.entries() if not e.key.lower().endswith(treatment.ignored))
+    decode_batch = partial(_decode_batch, part.treatment, part.side)
+    batches = _batches(e for e in part.source.entries() if not e.key.lower().endswith(part.treatment.ignored))
+    in_flight = BATCHES_PER_WORKER * n_workers
     with _Files(part) as files:
-        in_flight = BATCHES_PER_THREAD * n_threads
         for batch in in_order(pool, decode_batch, batches, in_flight) if pool else map(decode_batch, batches):
-            for name, key, outcome in batch:
-                if isinstance(outcome, str):
-                    files.skip(name, outcome)
-                else:
-                    side = part.side if treatment.split is None else treatment.split.side(key)
-                    files.add(side, outcome, _folder_of(key) if treatment.classes else None)
+            for side in batch.rows:
+                files.add(side, batch.rows[side], batch.labels[side])
+            for skipped in batch.skipped:
+                files.skip(skipped)
         return part.number, files.publish()
 
 
@@ -189,16 +186,16 @@ class _Files:
         for name in self._open:
             self._part.file(f"{name}.{self._suffix}").unlink(missing_ok=True)
 
-    def add(self, side: str, pixels: Pixels, folder: str | None) -> None:
-        self._record.rows[side] = self._record.rows.get(side, 0) + 1
-        self._file(f"{side}.rows").write(pixels.data)
-        if folder is not None:
-            self._file(f"{side}.labels").write(bytes([self._part.treatment.classes.index(folder)]))
+    def add(self, side: str, rows: Pixels, labels: bytes) -> None:
+        self._record.rows[side] = self._record.rows.get(side, 0) + len(rows)
+        self._file(f"{side}.rows").write(rows.data)
+        if self._part.treatment.classes:
+            self._file(f"{side}.labels").write(labels)
 
-    def skip(self, name: str, reason: str) -> None:
+    def skip(self, skipped: Skipped) -> None:
         self._record.skipped += 1
         if self._record.skipped <= LISTED:
-            line = json.dumps([name[:_LONGEST_TEXT], reason[:_LONGEST_TEXT]])
+            line = json.dumps([text[:_LONGEST_TEXT] for text in skipped])
             self._file("skipped").write(line.encode("ascii") + b"\n")
 
     def publish(self) -> Record:
@@ -230,16 +227,35 @@ def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
         yield batch
 
 
-def _decode_batch(treatment: Treatment, entries: list[Entry]) -> list[tuple[str, str, Pixels | str]]:
-    """Name, key and outcome of each entry; rows that do not fit are outcomes of text, so that none is kept."""
-    found = []
+class _Batch(NamedTuple):
+    """What some entries became: rows (n, height, width, channels) and labels per side, and what was skipped.
+
+    Rows are one array, as processes send one much faster than many.
+    """
+
+    rows: dict[str, Pixels]
+    labels: dict[str, bytes]
+    skipped: list[Skipped]
+
+
+def _decode_batch(treatment: Treatment, side: str, entries: list[Entry]) -> _Batch:
+    """Decode entries; rows that do not fit are skipped, so that none is kept."""
+    rows: dict[str, list[Pixels]] = {}
+    labels: dict[str, bytearray] = {}
+    skipped = []
     for entry in entries:
         key = entry.key.removeprefix("./")  # as archives of `tar c .` call their members
         outcome = decode(entry, treatment.shaping)
-        if not isinstance(outcome, str):
-            outcome = _misfit(treatment, key, outcome) or outcome
-        found.append((entry.name, key, outcome))
-    return found
+        reason = outcome if isinstance(outcome, str) else _misfit(treatment, key, outcome)
+        if isinstance(outcome, str) or reason:
+            skipped.append(Skipped(entry.name, reason))
+            continue
+        own = side if treatment.split is None else treatment.split.side(key)
+        rows.setdefault(own, []).append(outcome)
+        label = bytes([treatment.classes.index(_folder_of(key))]) if treatment.classes else b""
+        labels.setdefault(own, bytearray()).extend(label)
+    stacked = {own: np.stack(found) for own, found in rows.items()}
+    return _Batch(stacked, {own: bytes(found) for own, found in labels.items()}, skipped)
 
 
 def _misfit(treatment: Treatment, key: str, pixels: Pixels) -> str:

@@ -2,7 +2,7 @@
 
 First each part of the sources is decoded to files of rows, then the rows of all parts are written to shards: how many
 rows a source yields is known only when it has been decoded. Both lie in ``TARGET.partial``, which needs twice the
-space of the store. Imports `image_parts`, `image_sources`, `image_decoding`, `splits`, `shards`, `tasks` and `cores`.
+space of the store. Imports `image_parts` and below, `processes`, `splits`, `shards`, `tasks` and `cores`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,9 +37,10 @@ from data_prep.image_parts import (
     write_part,
 )
 from data_prep.image_sources import Source
+from data_prep.processes import process_pool
 from data_prep.shards import Outline, RawTable, partial_of, write_store
 from data_prep.splits import TEST, TRAIN, HashSplit
-from data_prep.tasks import each
+from data_prep.tasks import each, in_order
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ def write_images(
     target : path
         Absolute. The store appears there when it is complete.
     client, workers
-        As in `tasks.each`; threads share the work on each part.
+        As in `tasks.each`; without a client processes share the work on each part, and threads write the shards.
     overwrite : bool
         Replace what is at `target`.
     accept : callable, optional
@@ -160,15 +160,14 @@ def write_images(
     treatment = Treatment(partial / "parts", shape, plan.shaping, plan.split, plan.classes, plan.ignored)
     owners, parts = _parts(plan, treatment)
     records = _decode_parts(parts, client, workers)
-    counts = _counts(plan, owners, records)
-    outlines = _outlines(plan, parts, records)
+    counts, outlines = _counts(plan, owners, records), _outlines(plan, parts, records)
     written, n_skipped = sum(sum(r.rows.values()) for r in records), sum(r.skipped for r in records)
     if not written:
-        raise ValueError(f"no image could be used; the first is {_first_reason(parts)}")
-    rows = {name: outlines[name].shape[0] for name in plan.arrays}
+        found = next(itertools.chain.from_iterable(map(read_skipped, parts)), Skipped("", "not there"))
+        raise ValueError(f"no image could be used; the first is {found.name!r}: {found.reason}")
+    rows, store = {name: outlines[name].shape[0] for name in plan.arrays}, partial / "store"
     if accept is not None:
         accept(rows)
-    store = partial / "store"
     write_store(store, outlines, {"sources": counts, "skipped": n_skipped}, client=client, workers=workers)
     skipped = list(itertools.islice(itertools.chain.from_iterable(map(read_skipped, parts)), LISTED))
     _list_skipped(store / plan.arrays[0] / SKIPPED_FILE, skipped)
@@ -220,8 +219,7 @@ def _parts(plan: Plan, treatment: Treatment) -> tuple[list[int], list[Part]]:
 def _decode_parts(parts: Sequence[Part], client: Any, workers: int | None) -> list[Record]:
     records = [read_record(part) for part in parts]
     left = [part for part, record in zip(parts, records, strict=True) if record is None]
-    if len(left) < len(parts):
-        logger.info("%d of %d parts are decoded already", len(parts) - len(left), len(parts))
+    logger.info("%d of %d parts are decoded already", len(parts) - len(left), len(parts))
     for done, (number, record) in enumerate(_decoding(left, client, workers), len(parts) - len(left) + 1):
         records[number] = record
         name, written = base_name(parts[number].source.path), sum(record.rows.values())
@@ -242,14 +240,22 @@ def _require_visible(parts: Sequence[Part]) -> None:
 
 
 def _decoding(parts: Sequence[Part], client: Any, workers: int | None) -> Iterator[tuple[int, Record]]:
-    """Parts as they are done: one task each on a cluster, all threads for one after the other here."""
+    """Parts as they are done: tasks on a cluster or of processes here, which share the work on one where there are few.
+
+    Threads would share one interpreter, which small images keep busy: two of them took twice as long.
+    """
+    n_workers = workers or available_cores()
     if client is not None:
         yield from each(write_part, parts, client)
-        return
-    n_threads = workers or available_cores()
-    with ThreadPoolExecutor(n_threads) as pool:
-        for part in parts:
-            yield write_part(part, pool, n_threads)
+    elif n_workers == 1:
+        yield from map(write_part, parts)
+    else:
+        with process_pool(n_workers, load_decoders) as pool:
+            if len(parts) >= 2 * n_workers:
+                yield from in_order(pool, write_part, parts, 2 * n_workers)
+            else:
+                for part in parts:
+                    yield write_part(part, pool, n_workers)
 
 
 def _counts(plan: Plan, owners: Sequence[int], records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -280,11 +286,6 @@ def _outlines(plan: Plan, parts: Sequence[Part], records: Sequence[Record]) -> d
 def _list_skipped(file: Path, skipped: Sequence[Skipped]) -> None:
     with file.open("w", encoding="ascii") as lines:
         lines.writelines(json.dumps(entry._asdict()) + "\n" for entry in skipped)
-
-
-def _first_reason(parts: Sequence[Part]) -> str:
-    found = next(itertools.chain.from_iterable(map(read_skipped, parts)), None)
-    return f"{found.name!r}: {found.reason}" if found else "not there"
 
 
 def _publish(complete: Path, target: Path, replaced: Path, overwrite: bool) -> None:

@@ -65,10 +65,11 @@ def images_to_zarr(
     seed : int
         Of `test_share`.
     client : distributed.Client, optional
-        Workers that decode and write, a task per archive and per 4,096 files of a folder; they must see sources and
-        target. By default threads of this process do.
+        Workers that decode and write, a task per 4,096 files of a folder or of a plain tar archive, and one per
+        other archive; they must see sources and target. By default processes of this machine do.
     workers : int, optional
-        Threads, by default one per available core.
+        Processes, by default one per available core. (Where Python starts them afresh, as on macOS and Windows, a
+        script calls this function under ``if __name__ == "__main__":``.)
     overwrite : bool
         Replace a Zarr store that is already there.
 
@@ -129,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--test-share", type=float, metavar="SHARE", help="draw a test split: arrays train and test")
     parser.add_argument("--seed", type=int, default=0, help="of the test split (default: 0)")
     parser.add_argument("--cluster", metavar="URL", help="address of a Dask scheduler whose workers do it")
-    parser.add_argument("--workers", type=int, metavar="N", help="threads (default: one per core)")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
     parser.add_argument("--overwrite", action="store_true", help="replace a store that exists")
     return parser
 

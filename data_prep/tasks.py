@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from data_prep.cores import available_cores
@@ -60,7 +60,7 @@ def _in_threads(function: Callable[[Item], Result], items: Iterable[Item], worke
 
 
 def in_order(
-    pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item], in_flight: int
+    pool: Executor, function: Callable[[Item], Result], items: Iterable[Item], in_flight: int
 ) -> Iterator[Result]:
     """Yield results in the order of the items, of which at most `in_flight` are begun and not yet yielded."""
     pending: deque[Future[Result]] = deque()

@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from distributed import Client
 
-from data_prep import image_parts, image_sources, image_store, shards
+from data_prep import image_archives, image_parts, image_sources, image_store, shards
 from data_prep.images_to_zarr import images_to_zarr, main
 from tests.data_prep.image_files import encoded, files_below, noise, write_folder, write_tar
 
@@ -20,10 +21,10 @@ OPTIONS: dict[str, Any] = {"rows_per_chunk": 2, "test_share": 0.3, "seed": 5}
 
 KILLED = """
 import os, signal, sys
-from data_prep import image_parts, image_sources, shards
+from data_prep import image_archives, image_parts, image_sources, shards
 from data_prep.images_to_zarr import images_to_zarr
 
-image_sources.FILES_PER_PART, image_parts.BATCH_ENTRIES = 7, 1
+image_sources.FILES_PER_PART, image_archives.MEMBERS_PER_PART, image_parts.BATCH_ENTRIES = 7, 8, 1
 shards.CHUNKS_PER_SHARD = 2
 module, name = {"decode": (image_parts, "decode"), "write": (shards, "write_shard")}[sys.argv[1]]
 real, left = getattr(module, name), int(sys.argv[2])
@@ -56,6 +57,7 @@ def sources(tmp_path: Path) -> list[Path]:
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of seven files, decoded one by one, and shards of two chunks."""
     monkeypatch.setattr(image_sources, "FILES_PER_PART", 7)
+    monkeypatch.setattr(image_archives, "MEMBERS_PER_PART", 8)
     monkeypatch.setattr(image_parts, "BATCH_ENTRIES", 1)
     monkeypatch.setattr(shards, "CHUNKS_PER_SHARD", 2)
 
@@ -83,7 +85,7 @@ def test_a_call_that_was_killed_while_it_decoded_goes_on(
     kill("decode", 33, tmp_path / "x.zarr", sources)  # the archive of 20 and the first 7 of the folder are done
     assert list((tmp_path / "x.zarr.partial/parts").glob("*.tmp"))
     decoded = counted(monkeypatch, image_parts, "decode")
-    assert images_to_zarr(sources, tmp_path / "x.zarr", **OPTIONS) == expected
+    assert images_to_zarr(sources, tmp_path / "x.zarr", workers=1, **OPTIONS) == expected
     assert len(decoded) == 52 - 27
     assert files_below(tmp_path / "x.zarr") == files_below(tmp_path / "whole.zarr")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "whole.zarr", "x.zarr"]
@@ -95,7 +97,7 @@ def test_a_call_that_was_killed_while_it_wrote_shards_goes_on(
     images_to_zarr(sources, tmp_path / "whole.zarr", **OPTIONS)
     kill("write", 4, tmp_path / "x.zarr", sources)
     decoded, written = (counted(monkeypatch, image_parts, "decode"), counted(monkeypatch, shards, "write_shard"))
-    images_to_zarr(sources, tmp_path / "x.zarr", **OPTIONS)
+    images_to_zarr(sources, tmp_path / "x.zarr", workers=1, **OPTIONS)
     n_shards = sum(name.count("/c/") for name in files_below(tmp_path / "x.zarr"))
     assert (len(decoded), len(written)) == (0, n_shards - 4)
     assert files_below(tmp_path / "x.zarr") == files_below(tmp_path / "whole.zarr")
@@ -108,9 +110,35 @@ def test_a_part_whose_rows_were_lost_is_decoded_again(
     kill("write", 0, tmp_path / "x.zarr", sources)
     (tmp_path / "x.zarr.partial/parts/0000001.train.rows").write_bytes(b"cut")
     decoded = counted(monkeypatch, image_parts, "decode")
-    images_to_zarr(sources, tmp_path / "x.zarr", **OPTIONS)
-    assert len(decoded) == 7
+    images_to_zarr(sources, tmp_path / "x.zarr", workers=1, **OPTIONS)
+    assert len(decoded) == 8
     assert files_below(tmp_path / "x.zarr") == files_below(tmp_path / "whole.zarr")
+
+
+ORPHANED = """
+import sys, threading
+from data_prep import image_parts
+from data_prep.images_to_zarr import images_to_zarr
+
+image_parts.BATCH_ENTRIES = 1
+image_parts._Files.publish = lambda self: (print("decoded", flush=True), threading.Event().wait())
+images_to_zarr(sys.argv[2:], sys.argv[1], workers=2)
+"""
+
+
+def test_processes_end_with_a_call_that_was_killed(tmp_path: Path, sources: list[Path]) -> None:
+    command = [sys.executable, "-c", ORPHANED, str(tmp_path / "x.zarr"), *map(str, sources)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as call:
+        try:
+            assert call.stdout is not None
+            assert call.stdout.readline() == b"decoded\n"
+            children = psutil.Process(call.pid).children()
+            assert len(children) >= 2
+        finally:
+            call.kill()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert alive == []
 
 
 @pytest.mark.parametrize("change", ["option", "seed", "source", "content", "order"])
@@ -148,7 +176,7 @@ def test_a_damaged_archive_is_named_and_what_was_decoded_is_kept(
     sources[2].write_bytes(whole)
     os.utime(sources[2], ns=(status.st_mtime_ns, status.st_mtime_ns))
     decoded = counted(monkeypatch, image_parts, "decode")
-    assert images_to_zarr(sources, tmp_path / "x.zarr", **OPTIONS).written == 50
+    assert images_to_zarr(sources, tmp_path / "x.zarr", workers=1, **OPTIONS).written == 50
     assert len(decoded) == 12
 
 
@@ -163,7 +191,7 @@ def test_workers_that_write_elsewhere_are_noticed(
     monkeypatch.setattr(image_store, "VISIBLE_SECONDS", 0)
     monkeypatch.setattr(image_store, "write_part", lambda part, *_: (part.number, image_parts.Record({"": 1})))
     with pytest.raises(ValueError, match=r"part 0 was decoded but is not in .*parts: workers must see this folder"):
-        images_to_zarr(sources, tmp_path / "x.zarr")
+        images_to_zarr(sources, tmp_path / "x.zarr", workers=1)
 
 
 def test_a_cluster_writes_the_bytes_that_threads_write(
