@@ -62,6 +62,7 @@ class FlatFiles:
         native = array.dtype.isnative and sys.byteorder == "little"
         return (
             isinstance(array.store, LocalStore)
+            and hasattr(os, "preadv")
             and native
             and array.chunks[1:] == array.shape[1:]
             and (_is_plain_v2(array) if array.metadata.zarr_format == 2 else _is_plain_v3(array))
