@@ -19,6 +19,8 @@ from vmfa_dask.values import Float64, Int32, Mixture
 # of a few 1e-7 of that excess; where this can pass 1e-5 of D, float64 parameters are kept as well, and the kernel takes
 # them for the rows that need it.
 _LARGEST_EXCESS_PER_FEATURE = 100.0
+# Components whose parameters are read twice while they are in the cache.
+_CACHED_COMPONENTS = 4
 
 
 @dataclass(frozen=True)
@@ -69,20 +71,25 @@ def derive(mixture: Mixture, cores: Cores, memory: Memory | None = None) -> Prec
     c, d, h = mixture.n_components, mixture.n_features, mixture.n_factors
     cholesky, log_norms, conditions = np.empty((c, h, h)), np.empty(c), np.empty(c)
     arrays = (mixture.means, mixture.loadings, mixture.noise_variances)
-    cores.run(
-        lambda a, b: factorize(arrays[1], arrays[2], mixture.weights, a, b, cholesky, log_norms, conditions),
-        cores.split(c),
-    )
     dtype = mixture.means.dtype
     packed = memory.empty(_packed_shape(c, h, d, dtype.itemsize), dtype)
     every = np.arange(c, dtype=np.int32)
-    cores.run(lambda a, b: pack(*arrays, cholesky, every, a, b, packed), cores.split(c))
+    lanes = (0,) * packed.shape[3]
+
+    def prepare(start: int, stop: int) -> None:
+        for low in range(start, stop, _CACHED_COMPONENTS):
+            part = (low, min(low + _CACHED_COMPONENTS, stop))
+            factorize(arrays[1], arrays[2], mixture.weights, *part, cholesky, log_norms, conditions)
+            pack(*arrays, cholesky, every, *part, lanes, packed)
+
+    cores.run(prepare, cores.split(c))
     cancels = (conditions > _LARGEST_EXCESS_PER_FEATURE * d) & (dtype == np.float32)
     chosen = np.flatnonzero(cancels).astype(np.int32)
     precise_slot = np.full(c, -1, np.int32)
     precise_slot[chosen] = np.arange(len(chosen))
     packed_precise = memory.empty(_packed_shape(len(chosen), h, d, 8), np.float64)
-    cores.run(lambda a, b: pack(*arrays, cholesky, chosen, a, b, packed_precise), cores.split(len(chosen)))
+    wide = (0,) * packed_precise.shape[3]
+    cores.run(lambda a, b: pack(*arrays, cholesky, chosen, a, b, wide, packed_precise), cores.split(len(chosen)))
     with np.errstate(divide="ignore"):
         log_weights = np.log(mixture.weights)
     return Precision(packed, packed_precise, precise_slot, cholesky, log_norms, log_weights)

@@ -3,7 +3,8 @@
 Kernels run inside threads of our own pool (`em.threads`), never inside Numba's parallel layers: results then cannot
 depend on a threading layer or on the number of threads, several Dask threads can enter one kernel at the same time,
 and there is nothing to abort. So each kernel releases the GIL and takes a range of the work. No fast-math flag is
-set, except in `reduction`, which may reorder one sum: flags that assume away NaN or infinity never are.
+set, except in `reduction`, which may reorder one sum: flags that assume away NaN or infinity never are. Division is
+that of IEEE: a check for zero in each one, as Python's own needs it, keeps loops out of vector registers.
 
 Compiled code is kept on disk (`NUMBA_CACHE_DIR`, or `__pycache__` beside the source). Processes that start together
 may write one cache at once: `warm_up` therefore compiles under a file lock (see `cluster.warmup`). Numba notices that
@@ -33,10 +34,11 @@ _SOURCES = _hash_of_sources()
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     """Compile lazily, nogil; kept on disk unless no folder for that can be written (Numba refuses at once then)."""
     function.__qualname__ = f"{function.__qualname__}_{_SOURCES}"
+    options = {"nogil": True, "error_model": "numpy", **options}
     try:
-        return njit(nogil=True, cache=True, **options)(function)
+        return njit(cache=True, **options)(function)
     except RuntimeError:
-        return njit(nogil=True, **options)(function)
+        return njit(**options)(function)
 
 
 def kernel(function: Callable[..., Any]) -> Any:

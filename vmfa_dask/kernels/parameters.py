@@ -110,13 +110,14 @@ def factorize(
         log_determinant = 0.0
         gram = out_cholesky[c]
         gram[:] = 0.0
-        # One logarithm for up to four features, while their product is far from the ends of float64's range.
+        for d in range(n_features):
+            deviation[d] = 1.0 / np.sqrt(np.float64(noise_variances[c, d]))
+        # One logarithm for some features, while their product is far from the ends of float64's range. (In a loop of
+        # its own, as its branch keeps the roots out of vector registers.)
         product = 1.0
         for d in range(n_features):
-            variance = np.float64(noise_variances[c, d])
-            deviation[d] = 1.0 / np.sqrt(variance)
-            product *= variance
-            if d % 4 == 3 or d == n_features - 1 or not 1e-100 < product < 1e100:
+            product *= np.float64(noise_variances[c, d])
+            if d % 16 == 15 or d == n_features - 1 or not 1e-100 < product < 1e100:
                 log_determinant += np.log(product)
                 product = 1.0
         for h in range(n_factors):
@@ -152,26 +153,36 @@ def _combine(matrix: Any, sources: Any, out_rows: Any) -> None:
 
 @kernel
 def pack(
-    means: Any, loadings: Any, noise_variances: Any, cholesky: Any, which: Any, first: Any, last: Any, out_packed: Any
+    means: Any,
+    loadings: Any,
+    noise_variances: Any,
+    cholesky: Any,
+    which: Any,
+    first: Any,
+    last: Any,
+    lanes: Any,
+    out_packed: Any,
 ) -> None:
     """Packed parameters (see `projections`) of components ``which[first:last]`` in the dtype of out_packed.
 
-    out_packed (len(which), blocks, H + 2, lanes); features beyond D are zero. Wσ = R⁻¹ΛᵀD⁻¹σ is formed in float64; μ/σ
-    takes 1/σ as it is rounded in out_packed, so that rounding moves a mean, but does not add to the distance of a row
+    out_packed (len(which), blocks, H + 2, len(lanes)); features beyond D are zero. The compiler knows the length of the
+    tuple `lanes`. Wσ = R⁻¹ΛᵀD⁻¹σ is formed in float64; μ/σ takes 1/σ as it is rounded in out_packed, so that rounding
+    moves a mean, but does not add to the distance of a row
     that lies on it.
     """
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
-    n_blocks, lanes = out_packed.shape[1], out_packed.shape[3]
-    flat = np.zeros((n_factors + 2, n_blocks * lanes))
+    n_blocks, n_lanes = out_packed.shape[1], len(lanes)
+    flat = np.zeros((n_factors + 2, n_blocks * n_lanes))
     scaled = np.empty((n_factors, n_features))
     inverse = np.empty((n_factors, n_factors))
-    rounded = np.empty(1, out_packed.dtype)
+    rounded = np.empty(n_features, out_packed.dtype)
     for k in range(first, last):
         c = which[k]
         for d in range(n_features):
-            rounded[0] = 1.0 / np.sqrt(np.float64(noise_variances[c, d]))
-            flat[0, d] = -np.float64(means[c, d]) * rounded[0]
-            flat[1, d] = rounded[0]
+            rounded[d] = 1.0 / np.sqrt(np.float64(noise_variances[c, d]))
+        for d in range(n_features):
+            flat[0, d] = -np.float64(means[c, d]) * rounded[d]
+            flat[1, d] = rounded[d]
         if n_factors > 0:
             _inverse_of_lower(cholesky[c], inverse)
             for h in range(n_factors):
@@ -181,8 +192,8 @@ def pack(
         target = out_packed[k]
         for block in range(n_blocks):
             for h in range(n_factors + 2):
-                for lane in range(lanes):
-                    target[block, h, lane] = flat[h, block * lanes + lane]
+                for lane in range(n_lanes):
+                    target[block, h, lane] = flat[h, block * n_lanes + lane]
 
 
 @kernel
