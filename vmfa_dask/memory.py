@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ _CACHE_LINE_BYTES = 64
 _LARGE_BYTES = 2**20
 # Buffers of one size that wait for an array: what a pass holds at once beyond that goes back to the system.
 _MOST_IDLE = 2
-# The last block of rows is shorter than the others.
-_LARGEST_EXCESS = 2
-# References to a buffer that no array uses: the list of buffers, and the loop and the call that count them.
+# The last block of rows may be a bit shorter. (With more, arrays take the memory of larger ones, which take new pages.)
+_LARGEST_EXCESS = 1.25
+# References to a buffer that no array uses: the list of buffers, and the comprehension and the call that count them.
 _IDLE_REFERENCES = 3
 
 
@@ -48,17 +49,19 @@ class Memory:
             return _cut(self._buffer(n_bytes + _CACHE_LINE_BYTES), shape, kind)
 
     def _buffer(self, size: int) -> NDArray[np.uint8]:
-        """An idle buffer that is large enough and not much larger, else a new one; too many idle ones are dropped."""
-        found, idle, kept = None, dict[int, int](), list[NDArray[np.uint8]]()
-        for buffer in self._buffers:
-            if sys.getrefcount(buffer) <= _IDLE_REFERENCES:
-                if found is None and size <= len(buffer) <= _LARGEST_EXCESS * size:
-                    found = buffer
-                else:
-                    idle[len(buffer)] = idle.get(len(buffer), 0) + 1
-                    if idle[len(buffer)] > _MOST_IDLE:
-                        continue
-            kept.append(buffer)
+        """The smallest idle buffer that is large enough, where it is hardly larger, else a new one.
+
+        Of the other idle ones, too many of one size are dropped.
+        """
+        idle = [sys.getrefcount(buffer) <= _IDLE_REFERENCES for buffer in self._buffers]
+        largest = _LARGEST_EXCESS * size
+        fitting = (b for b, free in zip(self._buffers, idle, strict=True) if free and size <= len(b) <= largest)
+        found = min(fitting, key=len, default=None)
+        kept, n_idle = [], Counter[int]()
+        for buffer, free in zip(self._buffers, idle, strict=True):
+            n_idle[len(buffer)] += free and buffer is not found
+            if not free or buffer is found or n_idle[len(buffer)] <= _MOST_IDLE:
+                kept.append(buffer)
         if found is None:
             found = np.empty(size, np.uint8)
             kept.append(found)

@@ -112,12 +112,12 @@ def factorize(
         gram[:] = 0.0
         for d in range(n_features):
             deviation[d] = 1.0 / np.sqrt(np.float64(noise_variances[c, d]))
-        # One logarithm for some features, while their product is far from the ends of float64's range. (In a loop of
+        # One logarithm for up to four features, while their product is far from the ends of float64's range. (In a loop of
         # its own, as its branch keeps the roots out of vector registers.)
         product = 1.0
         for d in range(n_features):
             product *= np.float64(noise_variances[c, d])
-            if d % 16 == 15 or d == n_features - 1 or not 1e-100 < product < 1e100:
+            if d % 4 == 3 or d == n_features - 1 or not 1e-100 < product < 1e100:
                 log_determinant += np.log(product)
                 product = 1.0
         for h in range(n_factors):
