@@ -112,8 +112,8 @@ def factorize(
         gram[:] = 0.0
         for d in range(n_features):
             deviation[d] = 1.0 / np.sqrt(np.float64(noise_variances[c, d]))
-        # One logarithm for up to four features, while their product is far from the ends of float64's range. (In a loop of
-        # its own, as its branch keeps the roots out of vector registers.)
+        # One logarithm for up to four features, while their product is far from the ends of float64's range; in a loop of
+        # its own, as its branch keeps the roots out of vector registers.
         product = 1.0
         for d in range(n_features):
             product *= np.float64(noise_variances[c, d])
@@ -167,8 +167,7 @@ def pack(
 
     out_packed (len(which), blocks, H + 2, len(lanes)); features beyond D are zero. The compiler knows the length of the
     tuple `lanes`. Wσ = R⁻¹ΛᵀD⁻¹σ is formed in float64; μ/σ takes 1/σ as it is rounded in out_packed, so that rounding
-    moves a mean, but does not add to the distance of a row
-    that lies on it.
+    moves a mean, but does not add to the distance of a row that lies on it.
     """
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
     n_blocks, n_lanes = out_packed.shape[1], len(lanes)
