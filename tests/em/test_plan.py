@@ -110,8 +110,9 @@ def test_groups_begin_at_shards_where_they_are_about_equal_all_the_same(n_rows: 
     assert max(sizes) < 1.15 * min(sizes)
 
 
-def test_no_small_rest_of_a_block_is_left() -> None:
-    rows = Shape(50_000, 3072, chunk_rows=1365)
+@pytest.mark.parametrize(("chunk", "decoded"), [(1365, 1365), (21_824, 682), (60_000, 500), (50_000, 50_000)])
+def test_no_small_rest_of_a_block_is_left(chunk: int, decoded: int) -> None:
+    rows = Shape(50_000, 3072, chunk_rows=chunk, decoded=decoded)
     plan = make_plan(rows, Settings(800), 2)
     assert all(stop - start <= plan.block_rows for start, stop in plan.groups)
     assert plan.block_rows * 3072 < 1.3 * BLOCK_BYTES

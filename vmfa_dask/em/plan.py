@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,10 +80,13 @@ def _about_equal(n: int, most: int) -> int:
     return -(-n // parts)
 
 
-def _to_multiple(n: int, unit: int) -> int:
-    """A multiple of `unit` near n, which is no smaller."""
-    above = -(-n // unit) * unit
-    return above if above <= (1 + _SMALL_REST) * n else n - n % unit
+def _near_multiple(n: int, units: Sequence[int]) -> int:
+    """The multiple of the first unit that has one near n; the last unit is 1."""
+    for unit in units:
+        for multiple in (-(-n // unit) * unit, n - n % unit):
+            if abs(multiple - n) <= _SMALL_REST * n:
+                return multiple
+    return n
 
 
 def statistics_bytes(settings: Settings, n_features: int) -> int:
@@ -125,8 +129,10 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
     groups = _even(rows.n_rows, n_groups, unit)
     row_bytes = d * rows.dtype.itemsize + 20 * settings.most_candidates
     block_bytes = min(BLOCK_BYTES, max(_SMALLEST_BLOCK_BYTES, c * statistics_bytes(settings, d)))
-    block_rows = _about_equal(max(stop - start for start, stop in groups), max(64, block_bytes // row_bytes))
-    block_rows = _to_multiple(block_rows, next(unit for unit, _ in units if block_rows >= unit))
+    longest = max(stop - start for start, stop in groups)
+    block_rows = _about_equal(longest, max(64, block_bytes // row_bytes))
+    if block_rows < longest:
+        block_rows = _near_multiple(block_rows, [unit for unit, _ in units])
     tile_rows = _about_equal(block_rows, max(64, TILE_BYTES // (d * min(rows.dtype.itemsize, 4))))
     n_component_blocks = min(c, -(-c * statistics_bytes(settings, d) // _COMPONENT_BLOCK_BYTES))
     return Plan(groups, block_rows, tile_rows, _even(c, n_component_blocks, 1))

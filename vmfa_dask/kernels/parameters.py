@@ -112,8 +112,8 @@ def factorize(
         gram[:] = 0.0
         for d in range(n_features):
             deviation[d] = 1.0 / np.sqrt(np.float64(noise_variances[c, d]))
-        # One logarithm for up to four features, while their product is far from the ends of float64's range; in a loop of
-        # its own, as its branch keeps the roots out of vector registers.
+        # One logarithm for up to four features, while their product is far from the ends of float64's range. Its branch
+        # would keep the roots out of vector registers.
         product = 1.0
         for d in range(n_features):
             product *= np.float64(noise_variances[c, d])
