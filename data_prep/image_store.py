@@ -2,7 +2,7 @@
 
 First each part of the sources is decoded to files of rows, then the rows of all parts are written to shards: how many
 rows a source yields is known only when it has been decoded. Both lie in ``TARGET.partial``, which needs twice the
-space of the store. Imports `image_parts` and below, `processes`, `splits`, `shards`, `tasks` and `cores`.
+space of the store. Imports `image_plan`, `image_parts` and below, `processes`, `shards`, `tasks` and `cores`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from data_prep.cores import available_cores
-from data_prep.image_decoding import Shaping, decode, load_decoders
+from data_prep.image_decoding import decode, load_decoders
 from data_prep.image_entries import base_name
 from data_prep.image_parts import (
     LISTED,
@@ -36,10 +36,9 @@ from data_prep.image_parts import (
     rows_of,
     write_part,
 )
-from data_prep.image_sources import Source
+from data_prep.image_plan import Plan
 from data_prep.processes import process_pool
 from data_prep.shards import Outline, RawTable, partial_of, write_store
-from data_prep.splits import TEST, TRAIN, HashSplit
 from data_prep.tasks import each, in_order
 
 logger = logging.getLogger(__name__)
@@ -47,60 +46,6 @@ logger = logging.getLogger(__name__)
 SKIPPED_FILE = "skipped.jsonl"
 VISIBLE_SECONDS = 60
 """Network file systems may show a file of another machine this much later."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What becomes of which images.
-
-    Attributes
-    ----------
-    sources : tuple of Source
-        In the order of rows.
-    shaping : Shaping
-        How images become rows.
-    sides : tuple of str
-        Per source the array of its rows, `TRAIN` or `TEST`; empty where all sources make one array or `split` decides.
-    split : HashSplit, optional
-        Draws the side of each image.
-    classes : tuple of str
-        Folders inside of the sources that are labels.
-    ignored : tuple of str
-        Endings of names of what is no image, in lower case.
-    shape : (int, int, int), optional
-        Of every row; by default that of the first image.
-    rows_per_chunk : int, optional
-        By default about 2 MiB of rows.
-    """
-
-    sources: tuple[Source, ...]
-    shaping: Shaping
-    sides: tuple[str, ...] = ()
-    split: HashSplit | None = None
-    classes: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
-    shape: tuple[int, ...] | None = None
-    rows_per_chunk: int | None = None
-
-    @property
-    def arrays(self) -> tuple[str, ...]:
-        """Names of the arrays; "" when the store is one array."""
-        return (TRAIN, TEST) if self.sides or self.split else ("",)
-
-    def description(self) -> dict[str, Any]:
-        """Return what tells this plan from others, as JSON values."""
-        described = {
-            "sources": [source.fingerprint() for source in self.sources],
-            "shaping": asdict(self.shaping),
-            "sides": self.sides,
-            "split": None if self.split is None else asdict(self.split),
-            "classes": self.classes,
-            "ignored": self.ignored,
-            "shape": self.shape,
-            "rows_per_chunk": self.rows_per_chunk,
-        }
-        known: dict[str, Any] = json.loads(json.dumps(described))  # as it is read back, tuples being lists
-        return known
 
 
 @dataclass(frozen=True)
@@ -161,8 +106,8 @@ def write_images(
     owners, parts = _parts(plan, treatment)
     records = _decode_parts(parts, client, workers)
     counts, outlines = _counts(plan, owners, records), _outlines(plan, parts, records)
-    written, n_skipped = sum(sum(r.rows.values()) for r in records), sum(r.skipped for r in records)
-    if not written:
+    n_skipped = sum(r.skipped for r in records)
+    if not (written := sum(sum(r.rows.values()) for r in records)):
         found = next(itertools.chain.from_iterable(map(read_skipped, parts)), Skipped("", "not there"))
         raise ValueError(f"no image could be used; the first is {found.name!r}: {found.reason}")
     rows, store = {name: outlines[name].shape[0] for name in plan.arrays}, partial / "store"
@@ -219,7 +164,8 @@ def _parts(plan: Plan, treatment: Treatment) -> tuple[list[int], list[Part]]:
 def _decode_parts(parts: Sequence[Part], client: Any, workers: int | None) -> list[Record]:
     records = [read_record(part) for part in parts]
     left = [part for part, record in zip(parts, records, strict=True) if record is None]
-    logger.info("%d of %d parts are decoded already", len(parts) - len(left), len(parts))
+    if len(left) < len(parts):
+        logger.info("%d of %d parts are decoded already", len(parts) - len(left), len(parts))
     for done, (number, record) in enumerate(_decoding(left, client, workers), len(parts) - len(left) + 1):
         records[number] = record
         name, written = base_name(parts[number].source.path), sum(record.rows.values())

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.image_decoding import Shaping
+from data_prep.image_plan import Plan
 from data_prep.image_sources import open_sources, require_apart
-from data_prep.image_store import Plan, Report, write_images
+from data_prep.image_store import Report, write_images
 from data_prep.splits import HashSplit
 from data_prep.tasks import with_cluster
 

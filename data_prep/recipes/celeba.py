@@ -23,8 +23,9 @@ from PIL import Image
 
 from data_prep.image_archives import ZipArchive
 from data_prep.image_decoding import Shaping
+from data_prep.image_plan import Plan
 from data_prep.image_sources import Folder, Source
-from data_prep.image_store import Plan, write_images
+from data_prep.image_store import write_images
 from data_prep.recipes.command import parser, run
 from data_prep.recipes.files import existing, find_all
 from data_prep.recipes.paper import DATA_SETS, differences, require

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from data_prep.image_decoding import Shaping
+from data_prep.image_plan import Plan
 from data_prep.image_sources import open_sources
-from data_prep.image_store import Plan, write_images
+from data_prep.image_store import write_images
 from data_prep.recipes.command import fingerprint, parser, run, write_tables
 from data_prep.recipes.files import existing, find, matching
 from data_prep.recipes.paper import DATA_SETS, differences, require

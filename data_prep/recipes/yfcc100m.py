@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.image_decoding import Shaping
+from data_prep.image_plan import Plan
 from data_prep.image_sources import FileList, Source, open_sources, require_apart
-from data_prep.image_store import Plan, write_images
+from data_prep.image_store import write_images
 from data_prep.recipes.command import parser, run
 from data_prep.recipes.files import existing
 from data_prep.recipes.paper import DATA_SETS, differences, require
