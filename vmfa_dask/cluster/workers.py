@@ -102,8 +102,17 @@ def wait_for_workers(client: Client, timeout: float) -> dict[str, Any]:
 
 
 def workers_of(client: Client) -> dict[str, Any]:
-    """What the scheduler knows of each worker, by address."""
-    return dict(client.scheduler_info(n_workers=-1)["workers"])
+    """What the scheduler knows of each worker, by address.
+
+    Raises
+    ------
+    CommClosedError
+        When the connection broke just now: the client then knows nothing.
+    """
+    known = client.scheduler_info(n_workers=-1)
+    if "workers" not in known:
+        raise CommClosedError("the scheduler does not answer")
+    return dict(known["workers"])
 
 
 def address_of(client: Client) -> str:
