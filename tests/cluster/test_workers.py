@@ -38,5 +38,5 @@ def test_the_watch_waits_for_an_answer_while_the_client_runs() -> None:
     watch.look()
     client = client_that_knows([known, {}], "closed")
     watch = WorkerWatch(client)
-    with pytest.raises(SchedulerLost, match="lost the scheduler at tcp://127.0.0.1:1"):
+    with pytest.raises(SchedulerLost, match=r"lost the scheduler at tcp://127\.0\.0\.1:1"):
         watch.look()
