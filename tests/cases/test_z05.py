@@ -10,7 +10,7 @@ from distributed import Client
 from numpy.typing import NDArray
 
 from tests.samples import draw, make_mixture, parameters, write_store
-from vmfa_dask import fit_distributed
+from vmfa_dask import fit_distributed, fit_local
 
 OPTIONS: dict[str, Any] = {
     "n_components": 20,
@@ -38,8 +38,7 @@ def data() -> NDArray[Any]:
 def expected(tmp_path_factory: pytest.TempPathFactory, data: NDArray[Any]) -> bytes:
     """Parameters from one chunk that holds all rows."""
     path = write_store(tmp_path_factory.mktemp("whole") / "x.zarr", data, (131_072, 64), compressors=None)
-    with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
-        return parameters(fit_distributed(path, client=client, **OPTIONS).model)
+    return parameters(fit_local(path, **OPTIONS).model)
 
 
 def e_steps(client: Client) -> int:

@@ -36,7 +36,7 @@ from tests.samples import parameters
 from vmfa_dask import fit_distributed
 if __name__ == "__main__":
     zarr.open_array(path, mode="r")[:100]  # Zarr's threads and event loop exist before the workers are made
-    with LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster:
         with Client(cluster) as client:
             fit = fit_distributed(path, client=client, **OPTIONS)
     print(hashlib.sha256(parameters(fit.model)).hexdigest())
