@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.ports import free_port
+
 # How a client finds the store and its credentials: as S3's own tools do.
 _ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -23,13 +24,6 @@ _ENVIRONMENT = {
     "AWS_ALLOW_HTTP": "true",
     "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
 }
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

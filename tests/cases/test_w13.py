@@ -11,8 +11,8 @@ import pytest
 from distributed import Client
 
 from tests.chaos.processes import ROOT, cluster
-from tests.chaos.scenes import free_port
 from tests.mounts import MOUNT, NAMESPACE, mounts_are_possible
+from tests.ports import free_port
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_distributed, fit_local
 

@@ -6,7 +6,6 @@ import logging
 import os
 import random
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from distributed import Client, LocalCluster
 from tests.chaos.driver import OPTIONS, digest
 from tests.chaos.processes import Driver, cluster
 from tests.clusters import local_cluster
+from tests.ports import free_port
 from vmfa_dask import IterationRecord, fit_distributed
 
 # A driver starts, connects and loads its kernels in a few seconds; the bound is for a hang, not for speed.
@@ -179,10 +179,3 @@ def kill_everything(store: str, expected: str, folder: Path) -> Outcome:
     with cluster(port, 1):
         _finish(outcome, f"tcp://127.0.0.1:{port}", store, run, expected)
     return outcome
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
