@@ -8,9 +8,11 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from distributed import CancelledError, Client
+from distributed.comm.core import CommClosedError
 
 from vmfa_dask.cluster.context import RunReference, run_task
 from vmfa_dask.cluster.workers import WorkerWatch, check_connection, naming_a_lost_scheduler
@@ -71,4 +73,5 @@ class DaskExecutor:
     def announce(self, values: dict[str, Any]) -> None:
         """Publish plain values as an event of the run, for the dashboard and other clients; log who came and went."""
         self._watch.look()
-        self._client.log_event(TOPIC, {"run": self._reference.run, **values})
+        with naming_a_lost_scheduler(self._client), suppress(CommClosedError):  # the next task finds a loss, too
+            self._client.log_event(TOPIC, {"run": self._reference.run, **values})
