@@ -49,7 +49,7 @@ class Case:
     def prepare_moments(self) -> None:
         """Accumulators for `moments`."""
         c, h, d = self.mixture.n_components, self.mixture.n_factors, self.mixture.n_features
-        self.totals = Moments.empty(c, h, d, "float64")
+        self.totals = Moments(np.empty(c), np.empty((c, h + 1, h + 1)), np.empty((c, h + 2, d)))
 
     def moments(self) -> None:
         """Moments of all rows grouped to components, once."""

@@ -206,12 +206,6 @@ class Moments:
     factor_moments: Float64
     moments: FloatArray
 
-    @classmethod
-    def empty(cls, n_components: int, n_factors: int, n_features: int, dtype: str) -> Moments:
-        """Unwritten arrays, the moments of `dtype`."""
-        c, h = n_components, n_factors
-        return cls(np.empty(c), np.empty((c, h + 1, h + 1)), np.empty((c, h + 2, n_features), dtype))
-
     def block(self, start: int, stop: int) -> Moments:
         """The moments of components ``start:stop`` of this block (views)."""
         return Moments(self.counts[start:stop], self.factor_moments[start:stop], self.moments[start:stop])

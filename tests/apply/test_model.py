@@ -236,6 +236,8 @@ def test_rows_in_every_form(tmp_path: Path) -> None:
         np.testing.assert_allclose(model.score_samples(x, **options), expected, rtol=1e-12)
         np.testing.assert_array_equal(model.predict(x, **options), labels)
         assert model.score(x, **options) == pytest.approx(expected.mean(), rel=1e-12)
+        assert model.bounds(x, **options).score == pytest.approx(expected.mean(), rel=1e-12)
+        assert model.free_energy(x, **options) <= model.score(x, **options)
 
 
 def test_forms_that_leave_a_doubt_are_refused(tmp_path: Path) -> None:
@@ -252,3 +254,21 @@ def test_forms_that_leave_a_doubt_are_refused(tmp_path: Path) -> None:
         model.predict(group)
     with pytest.raises(ValueError, match="x: rows have 5 features, the model has 12"):
         model.score(dask.array.zeros((10, 5)))
+
+
+def test_each_chunk_of_dask_is_computed_once() -> None:
+    model = MixtureModel.of(make_mixture(5, 12, 3))
+    rows, computed = draw(model, 9_000, dtype="float32"), []
+
+    def part(block_info: Any = None) -> np.ndarray:
+        ((start, stop), _) = block_info[None]["array-location"]
+        computed.append(start)
+        return rows[start:stop]
+
+    for size in (9_000, 5_000, 3_500, 100):
+        computed.clear()
+        chunks = ((size,) * (9_000 // size) + ((9_000 % size,) if 9_000 % size else ()), (12,))
+        array = dask.array.map_blocks(part, chunks=chunks, dtype=rows.dtype)
+        assert len(computed) == 0
+        np.testing.assert_allclose(model.score_samples(array), model.score_samples(rows), rtol=1e-12)
+        assert sorted(computed) == list(range(0, 9_000, size))

@@ -154,7 +154,7 @@ def test_sharing_a_process_is_noticed(in_process: Client, processes: Client) -> 
 
 
 def test_dask_knows_the_size_of_what_travels() -> None:
-    moments = Moments.empty(50, 3, 1000, "float32")
+    moments = Moments(np.zeros(50), np.zeros((50, 4, 4)), np.zeros((50, 5, 1000), np.float32))
     part = Statistics(0, 0, 50, moments, None)
     assert sizeof(part) >= moments.moments.nbytes
     assert sizeof(PartialResult({0: part}, RowTally(1, 1, 0.0))) >= moments.moments.nbytes

@@ -47,12 +47,10 @@ def evaluate(mixture: Mixture, rows: NDArray[Any], members: Int32, indptr: Int64
     return joints
 
 
-def zeros(n_components: int, n_factors: int, n_features: int) -> Moments:
-    """Accumulators in float64."""
-    moments = Moments.empty(n_components, n_factors, n_features, "float64")
-    for array in (moments.counts, moments.factor_moments, moments.moments):
-        array.fill(0.0)
-    return moments
+def zeros(n_components: int, n_factors: int, n_features: int, dtype: str = "float64") -> Moments:
+    """Accumulators."""
+    c, h = n_components, n_factors
+    return Moments(np.zeros(c), np.zeros((c, h + 1, h + 1)), np.zeros((c, h + 2, n_features), dtype))
 
 
 def sum_moments(

@@ -92,7 +92,7 @@ def test_what_was_there_is_written_over(dtype: str) -> None:
     rows = draw(mixture, 60)
     owners, weights = np.repeat([0, 1, 3], 20), np.random.default_rng(1).uniform(0, 1, 60)
     members, indptr = grouped(owners, np.arange(60), 4)
-    summed, written = zeros(4, 3, 11), Moments.empty(4, 3, 11, dtype)
+    summed, written = zeros(4, 3, 11), zeros(4, 3, 11, dtype)
     sum_moments(mixture, rows, members, indptr, weights, summed)
     for name in ("counts", "factor_moments", "moments"):
         getattr(written, name).fill(np.nan)

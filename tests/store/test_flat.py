@@ -121,3 +121,12 @@ def test_a_chunk_larger_than_what_is_asked_for_is_decoded_once(tmp_path: Path) -
     parts = [rows.read(start, min(start + 100, 1003)) for start in range(0, 1003, 100)]
     np.testing.assert_array_equal(np.concatenate(parts), FLAT)
     assert rows.bytes_read == size
+
+
+@pytest.mark.parametrize("size", [1, 7, 60, 100, 250, 1003])
+def test_ranges_that_follow_one_another_decode_each_chunk_once(tmp_path: Path, size: int) -> None:
+    rows = store(tmp_path, OTHER["compressed"])
+    stored = sum(f.stat().st_size for f in (tmp_path / "x.zarr" / "c").rglob("*") if f.is_file())
+    parts = [rows.read(start, min(start + size, 1003)) for start in range(0, 1003, size)]
+    np.testing.assert_array_equal(np.concatenate(parts), FLAT)
+    assert rows.bytes_read == stored

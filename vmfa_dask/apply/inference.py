@@ -15,13 +15,12 @@ from vmfa_dask.em.precision import Precision, derive
 from vmfa_dask.em.rows import (
     ArrayRows,
     RowSource,
-    SlicedRows,
     read_ahead,
     refuse_non_finite,
     working_rows,
 )
 from vmfa_dask.em.threads import Cores, available_cores
-from vmfa_dask.store.forms import is_dask_array, is_of_xarray, place_of, samples_first
+from vmfa_dask.store.forms import DaskRows, is_dask_array, is_of_xarray, place_of, samples_first
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.values import Float64, Int64, Mixture
@@ -58,7 +57,7 @@ def as_source(mixture: Mixture, x: Any, array: str | None = None, sample_dim: st
     _check_width(mixture, "x", rows.shape)
     if rows.dtype.kind not in "iuf":
         raise ValueError(f"x: dtype {rows.dtype} is not supported; expected an integer or a float")
-    return SlicedRows(rows, rows.chunks[0][0]) if is_dask_array(rows) else ArrayRows(rows)
+    return DaskRows(rows) if is_dask_array(rows) else ArrayRows(rows)
 
 
 def _check_width(mixture: Mixture, label: str, shape: tuple[int, ...]) -> None:

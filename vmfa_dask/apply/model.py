@@ -75,12 +75,12 @@ class MixtureModel(Mixture):
         """Component of largest joint probability of each row, (n,) int64; arguments as `score_samples`."""
         return Evaluator(self).predict(as_source(self, x, array, sample_dim))
 
-    def bounds(self, x: Any, truncation: int = 3, array: str | None = None) -> Bounds:
+    def bounds(self, x: Any, truncation: int = 3, array: str | None = None, sample_dim: str | None = None) -> Bounds:
         """Free energy, score and an upper bound of it, from the best components of each row (paper, eq. ll_bounds).
 
         Parameters
         ----------
-        x, array : rows, as in `score_samples`
+        x, array, sample_dim : rows, as in `score_samples`
         truncation : C', components kept per row, 1 to C
 
         Raises
@@ -89,9 +89,16 @@ class MixtureModel(Mixture):
             As `score_samples`, and when `truncation` is outside its range.
         """
         self._check_truncation(truncation)
-        return Evaluator(self).bounds(as_source(self, x, array), truncation)
+        return Evaluator(self).bounds(as_source(self, x, array, sample_dim), truncation)
 
-    def free_energy(self, x: Any, truncation: int = 3, neighborhood: int = 15, array: str | None = None) -> float:
+    def free_energy(
+        self,
+        x: Any,
+        truncation: int = 3,
+        neighborhood: int = 15,
+        array: str | None = None,
+        sample_dim: str | None = None,
+    ) -> float:
         """Lower bound of `score` for very many components: the best ones of each row are searched, not picked from all.
 
         The search is that of a fit (paper, Algorithm 1), repeated with these parameters until it has converged, so that
@@ -100,7 +107,7 @@ class MixtureModel(Mixture):
 
         Parameters
         ----------
-        x, array : rows, as in `score_samples`
+        x, array, sample_dim : rows, as in `score_samples`
         truncation, neighborhood : C' and G, as in `Settings`
 
         Returns
@@ -113,7 +120,7 @@ class MixtureModel(Mixture):
             As `bounds`.
         """
         self._check_truncation(truncation)
-        return free_energy_by_search(self, as_source(self, x, array), truncation, neighborhood)
+        return free_energy_by_search(self, as_source(self, x, array, sample_dim), truncation, neighborhood)
 
     def _check_truncation(self, truncation: int) -> None:
         if not 1 <= truncation <= self.n_components:

@@ -42,7 +42,7 @@ def run_chains(context: RunContext, parts: Sequence[Candidates], masses: Sequenc
     seeds[0] = first_seed(context) - context.offset()
     seed_rows[0] = context.storage.read(START, 0, 0)["first_row"][0]
     nearest = squared_distances(context, points, seeds[:1] - center).min(axis=1)
-    n_distinct = 1
+    n_distinct, scales = 1, context.scales()
     for low in range(1, c, _CHAINS_TOGETHER):
         high = min(low + _CHAINS_TOGETHER, c)
         stop = (high - 1) * m
@@ -50,7 +50,7 @@ def run_chains(context: RunContext, parts: Sequence[Candidates], masses: Sequenc
             state = _walk(nearest, proposal, accept[:, 0], range((k - 1) * m, k * m))
             n_distinct += int(nearest[state] > 0)
             seeds[k], seed_rows[k] = values[state], rows[state]
-            _bring_nearer(nearest[k * m : stop], points[k * m : stop], points[state], context.scales())
+            _bring_nearer(nearest[k * m : stop], points[k * m : stop], points[state], scales)
         rest = slice(stop, None)
         if high < c:
             found = squared_distances(context, points[rest], seeds[low:high] - center)

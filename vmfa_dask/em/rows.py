@@ -88,31 +88,6 @@ class ArrayRows:
         return f"row {row}"
 
 
-class SlicedRows:
-    """Rows of anything that gives NumPy arrays for slices, such as an array of Dask: nothing is held between slices.
-
-    Parameters
-    ----------
-    array : (N, ...) any integer or float dtype
-    chunk_rows : rows that it makes together
-    """
-
-    def __init__(self, array: Any, chunk_rows: int) -> None:
-        check_table("array", array.shape, array.dtype)
-        self._array = array
-        self.feature_shape = tuple(int(n) for n in array.shape[1:])
-        self.n_rows, self.dtype = int(array.shape[0]), np.dtype(array.dtype)
-        self.chunk_rows, self.decoded_rows, self.reads_parts, self.bytes_read = chunk_rows, chunk_rows, False, 0
-
-    def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start:stop``."""
-        return read_only(np.ascontiguousarray(np.asarray(self._array[start:stop]).reshape(stop - start, -1)))
-
-    def describe(self, row: int) -> str:
-        """The row's number."""
-        return f"row {row}"
-
-
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """The same array, protected: nobody writes to it, and kernels are compiled for one kind of array only."""
     view = array.view()

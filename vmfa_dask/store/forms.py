@@ -1,4 +1,4 @@
-"""Arrays in the forms in which users hold them: of zarr, of xarray, of Dask. May import: numpy, zarr.
+"""Arrays in the forms in which users hold them: of zarr, of xarray, of Dask. May import: numpy, zarr, values, store.
 
 None of them is imported here but zarr: an object tells what it is by the module of its type.
 """
@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import zarr
 from zarr.storage import LocalStore, MemoryStore
+
+from vmfa_dask.store.units import Rows, WholeUnits
+from vmfa_dask.values import check_table
 
 # Names of a first dimension that leave no doubt about what it counts.
 _SAMPLE_NAMES = ("sample", "samples", "row", "rows", "n", "obs", "observation", "observations", "image", "images")
@@ -79,3 +82,34 @@ def samples_first(label: str, data: Any, array: str | None, sample_dim: str | No
             f"counts samples by sample_dim=..., found sample_dim={sample_dim!r}"
         )
     return data.transpose(sample_dim, ...).data
+
+
+class DaskRows:
+    """Rows of a Dask array, computed chunk by chunk where they are read; one chunk of rows is held.
+
+    Parameters
+    ----------
+    array : (N, ...) any integer or float dtype
+    """
+
+    def __init__(self, array: Any) -> None:
+        check_table("array", array.shape, array.dtype)
+        self._array = array
+        self.feature_shape = tuple(int(n) for n in array.shape[1:])
+        self.n_rows, self.dtype = int(array.shape[0]), np.dtype(array.dtype)
+        self.chunk_rows = self.decoded_rows = int(array.chunks[0][0])
+        self.reads_parts, self.bytes_read = False, 0
+        self._units = WholeUnits(self._computed, self.chunk_rows, self.n_rows)
+
+    def read(self, start: int, stop: int) -> Rows:
+        """Rows ``start:stop`` as (n, D), read-only."""
+        block = self._units.read(start, stop)
+        block.flags.writeable = False
+        return block
+
+    def _computed(self, start: int, stop: int) -> Rows:
+        return np.array(self._array[start:stop]).reshape(stop - start, -1)
+
+    def describe(self, row: int) -> str:
+        """The row's number."""
+        return f"row {row}"

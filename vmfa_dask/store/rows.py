@@ -19,6 +19,7 @@ from vmfa_dask.memory import Memory
 from vmfa_dask.store.completeness import missing_chunks
 from vmfa_dask.store.flat import ChunkMissing, FlatFiles
 from vmfa_dask.store.objects import zarr_target
+from vmfa_dask.store.units import WholeUnits
 from vmfa_dask.store.watched import BytesRead, WatchedStore
 from vmfa_dask.values import check_table
 
@@ -98,8 +99,6 @@ class ZarrRows:
         self._array = _watched(self._plain, self._count, self.missing == "refuse")
         self._flat = FlatFiles(self._plain) if FlatFiles.are_rows(self._plain) else None
         self._memory = Memory()
-        self._unit: tuple[int, Rows] | None = None
-        self._unit_lock = threading.Lock()
         self._cache: dict[tuple[int, int], Rows] = {}
         self._cached_bytes = 0
         self._lock = threading.Lock()
@@ -111,6 +110,7 @@ class ZarrRows:
         stored = self._array.shards or self._array.chunks
         self.chunk_rows = int(stored[0])
         self.decoded_rows = int(self._array.chunks[0])
+        self._units = WholeUnits(self._decoded, self.decoded_rows, self.n_rows)
 
     @property
     def reads_parts(self) -> bool:
@@ -161,26 +161,15 @@ class ZarrRows:
             except ChunkMissing:
                 if self.missing == "refuse":
                     raise
-        if stop - start >= self.decoded_rows:
-            return self._decoded(start, stop)
-        units = range(start // self.decoded_rows, (stop - 1) // self.decoded_rows + 1)
-        parts = [self._part_of_unit(unit, start, stop) for unit in units]
-        return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
+        return self._units.read(start, stop)
 
     def _decoded(self, start: int, stop: int) -> Rows:
         return np.ascontiguousarray(np.asarray(self._array[start:stop]).reshape(stop - start, -1))
 
-    def _part_of_unit(self, unit: int, start: int, stop: int) -> Rows:
-        """Rows of a range in a chunk that is decoded as a whole; the last one is kept, for the range that follows."""
-        first = unit * self.decoded_rows
-        with self._unit_lock:
-            if self._unit is None or self._unit[0] != unit:
-                self._unit = None
-                self._unit = unit, self._decoded(first, min(first + self.decoded_rows, self.n_rows))
-            return self._unit[1][max(start - first, 0) : stop - first]
-
     def _what_is_damaged(self, start: int, stop: int, error: Exception) -> str:
         """The chunk of a range that cannot be read, and why; found by reading one after the other."""
+        if str(error).startswith("chunk "):  # whoever read it has named it
+            return str(error)
         size = self._array.chunks[0]
         for first in range(start - start % size, stop, size):
             try:
