@@ -81,3 +81,13 @@ def test_threads_never_share_memory() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(4)))
+
+
+def test_an_array_that_is_a_bit_larger_each_time_keeps_its_memory() -> None:
+    memory = Memory()
+    places = set()
+    for n in range(300, 330, 5):
+        array = memory.empty((n, 1000), "float64")
+        places.add(address(array))
+        del array
+    assert len(places) == 1

@@ -25,6 +25,9 @@ _LARGE_BYTES = 2**20
 _MOST_IDLE = 2
 # The last block of rows may be a bit shorter. (With more, arrays take the memory of larger ones, which take new pages.)
 _LARGEST_EXCESS = 1.25
+# Room for an array that is a bit larger in each pass, as float64 parameters of ill-conditioned components are. Pages
+# that nothing touches cost no memory, while fresh ones for all of it took as long as filling them five times.
+_ROOM_TO_GROW = 1.125
 # References to a buffer that no array uses: the list of buffers, and the comprehension and the call that count them.
 _IDLE_REFERENCES = 3
 
@@ -63,7 +66,7 @@ class Memory:
             if not free or buffer is found or n_idle[len(buffer)] <= _MOST_IDLE:
                 kept.append(buffer)
         if found is None:
-            found = np.empty(size, np.uint8)
+            found = np.empty(int(_ROOM_TO_GROW * size), np.uint8)
             kept.append(found)
         self._buffers = kept
         return found
