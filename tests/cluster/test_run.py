@@ -19,6 +19,7 @@ from vmfa_dask.cluster.executor import TOPIC
 from vmfa_dask.cluster.memory import check_memory, smallest_limit
 from vmfa_dask.cluster.workers import shares_process
 from vmfa_dask.em.tasks import PartialResult
+from vmfa_dask.store.exchange import running_kernel
 from vmfa_dask.values import Moments, RowTally, Statistics
 
 ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")
@@ -91,6 +92,20 @@ def test_old_versions_are_forgotten_during_the_run(processes: Client, tmp_path: 
         ROWS, client=processes, scratch=str(tmp_path), progress=count, **{**OPTIONS, "max_iter": 8, "tol": 0.0}
     )
     assert np.max(counts) <= 2
+
+
+@pytest.mark.skipif(running_kernel() is None, reason="files are reused where the kernel can be told")
+def test_parameters_of_a_run_on_one_machine_move_between_the_same_files(processes: Client, tmp_path: Path) -> None:
+    seen: list[list[str]] = []
+    fit_distributed(
+        ROWS,
+        client=processes,
+        scratch=str(tmp_path),
+        progress=lambda record: seen.append([path.name for path in tmp_path.glob("*/spares-*/parameters.*")]),
+        **{**OPTIONS, "max_iter": 8, "tol": 0.0},
+    )
+    assert max(len(names) for names in seen) == 1  # what was discarded last waits for the next version
+    assert any(not names for names in seen[:-1])
 
 
 def test_records_are_events_on_the_dashboard(in_process: Client) -> None:

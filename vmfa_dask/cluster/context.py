@@ -19,8 +19,8 @@ from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.threads import Cores
+from vmfa_dask.store.exchange import exchange_at
 from vmfa_dask.store.rows import ZarrRows
-from vmfa_dask.store.versions import exchange_at
 
 # Runs of this process: those of drivers that live here, until they end, and the few latest ones that tasks have made
 # and can make again. Caches of rows and models are large.

@@ -30,8 +30,8 @@ from vmfa_dask.em.storage import MemoryStorage, Storage
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.service.checkpoints import KeptRun
 from vmfa_dask.service.sources import spill
+from vmfa_dask.store.exchange import ExchangeFolder, exchange_at, running_kernel
 from vmfa_dask.store.rows import ZarrRows
-from vmfa_dask.store.versions import exchange_at
 
 logger = logging.getLogger(__name__)
 
@@ -133,11 +133,19 @@ def _exchange_folder(kept: KeptRun | None, cluster: CheckedCluster, name: str) -
                 f"{', '.join(blind[:_MOST_NAMES])}; pass scratch=folder (or run=folder) that all machines share"
             )
         else:
+            _reuse_files(cluster.client, path)
             yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
         if kept is not None and kept.remote:
             kept.remove_exchange()
+
+
+def _reuse_files(client: Any, folder: str) -> None:
+    """Let the files of a folder be written again where all workers that are there now run on this machine."""
+    kernels = client.run(running_kernel, on_error="ignore")
+    if set(kernels.values()) == {running_kernel()}:
+        ExchangeFolder(folder).reuse_files()
 
 
 def _workers_that_miss(client: Any, folder: str) -> list[str]:

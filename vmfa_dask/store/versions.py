@@ -1,22 +1,21 @@
 """Versions of a run in a place that every process of the run can see: written once, and whole.
 
-`ExchangeFolder` holds versions in work, `ZarrStorage` what is to last. May import: numpy, zarr, store.
+`Versions` is what all such places have in common, `ZarrStorage` the one for what is to last; versions in work lie in an
+`ExchangeFolder` (`store.exchange`). May import: numpy, zarr, store.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import zarr
 from numpy.typing import NDArray
 from zarr.errors import ContainsGroupError
 
 from vmfa_dask.store.arrays import open_group, read_array, write_array
-from vmfa_dask.store.places import FolderPlace, Place, place_at
+from vmfa_dask.store.places import Place
 
 Arrays = Mapping[str, NDArray[Any]]
 _NAMES = "arrays"
@@ -31,12 +30,7 @@ _DIMENSIONS = {
 }
 
 
-def exchange_at(path: str) -> ExchangeFolder | ZarrStorage:
-    """Versions in work in a folder, or under the URL of an object store."""
-    return ZarrStorage(place_at(path)) if "://" in path else ExchangeFolder(path)
-
-
-class _Versions:
+class Versions:
     """Named arrays under ``kind/version/block``; how a block is stored is up to the classes below.
 
     Parameters
@@ -53,7 +47,7 @@ class _Versions:
     def _name(self, kind: str, version: int, block: int) -> str:
         return f"{self._version(kind, version)}/{block:05d}"
 
-    def _write(self, target: Any, arrays: Arrays) -> None:
+    def _write(self, kind: str, target: Any, arrays: Arrays) -> None:
         raise NotImplementedError
 
     def _read(self, name: str) -> Arrays:
@@ -69,7 +63,7 @@ class _Versions:
         """
         name = self._name(kind, version, block)
         if not self.place.holds(name):
-            self.place.publish(name, lambda target: self._write(target, arrays))
+            self.place.publish(name, lambda target: self._write(kind, target, arrays))
 
     def read(self, kind: str, version: int, block: int) -> Arrays:
         """A block as read-only arrays.
@@ -86,31 +80,7 @@ class _Versions:
         self.place.remove(self._version(kind, version))
 
 
-class ExchangeFolder(_Versions):
-    """Versions on their way between processes: `.npy` files that readers map into memory.
-
-    They are as large as the model, in every pass: as Zarr arrays with checksums, writing and reading them took 0.5 s of
-    a pass of 2 s (CIFAR-10, C = 800, H = 5, two processes). What was read stays valid when its version is discarded.
-    """
-
-    def __init__(self, folder: str) -> None:
-        super().__init__(FolderPlace(folder))
-
-    def _write(self, target: Any, arrays: Arrays) -> None:
-        os.makedirs(target)
-        for name, array in arrays.items():
-            np.save(os.path.join(target, f"{name}.npy"), array, allow_pickle=False)
-
-    def _read(self, name: str) -> Arrays:
-        path = self.place.target(name)
-        if not os.path.exists(path):
-            raise KeyError(path)
-        files = {name.removesuffix(".npy"): os.path.join(path, name) for name in sorted(os.listdir(path))}
-        # Plain arrays, not `memmap`: kernels are compiled for one kind of array.
-        return {n: np.load(f, mmap_mode="r", allow_pickle=False).view(np.ndarray) for n, f in files.items()}
-
-
-class ZarrStorage(_Versions):
+class ZarrStorage(Versions):
     """Versions that are to last: Zarr groups with checksums; what is damaged or incomplete is refused."""
 
     def __init__(self, place: Place) -> None:
@@ -130,7 +100,7 @@ class ZarrStorage(_Versions):
         super().discard(kind, version)
         self._groups.discard(self._version(kind, version))
 
-    def _write(self, target: Any, arrays: Arrays) -> None:
+    def _write(self, kind: str, target: Any, arrays: Arrays) -> None:
         group = zarr.open_group(target, mode="w")
         group.attrs[_NAMES] = sorted(arrays)
         for name, array in arrays.items():
