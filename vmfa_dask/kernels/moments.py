@@ -17,6 +17,7 @@ from numba.extending import intrinsic
 from vmfa_dask.kernels import vector
 from vmfa_dask.kernels.compile import kernel
 from vmfa_dask.kernels.log_joints import project_rows
+from vmfa_dask.kernels.streams import finish_streams, stream
 
 ROWS_PER_PART = 256
 # Smaller responsibilities count as zero: against N_c near 1 or more they are rounding. On photographs two thirds of the
@@ -153,4 +154,5 @@ def component_moments(
         for start in range(0, n, ROWS_PER_PART):
             stop = min(start + ROWS_PER_PART, n)
             accumulate(rows, ids[start:stop], means[c], weights[start:stop], factors, totals)
-        out_moments[c] = totals
+        stream(totals.reshape(-1), out_moments[c].reshape(-1))
+    finish_streams()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from vmfa_dask.kernels.compile import inline, kernel, reduction
+from vmfa_dask.kernels.streams import finish_streams, stream, stream_vector
 
 # Part of a diagonal element of E_c that must be left when the other factors are known: below, rounding of the moments
 # (sums of up to 256 rows in the precision of the run) would be most of the solution.
@@ -188,11 +189,11 @@ def pack(
                 for d in range(n_features):
                     scaled[h, d] = loadings[c, h, d] * flat[1, d]
             _combine(inverse, scaled, flat[2:])
-        target = out_packed[k]
+        target = out_packed[k].reshape(-1)
         for block in range(n_blocks):
             for h in range(n_factors + 2):
-                for lane in range(n_lanes):
-                    target[block, h, lane] = flat[h, block * n_lanes + lane]
+                stream_vector(flat[h], block * n_lanes, target, (block * (n_factors + 2) + h) * n_lanes)
+    finish_streams()
 
 
 @kernel
@@ -261,8 +262,10 @@ def maximize(
             for d in range(n_features):
                 explained[d] += moments[c, 1 + h, d] * solution[h, d]
         for d in range(n_features):
-            out_means[c, d] = means[c, d] + solution[0, d]
-            out_noise_variances[c, d] = max((moments[c, 0, d] - explained[d]) / counts[c], floors[d])
+            solution[0, d] += means[c, d]
+            explained[d] = max((moments[c, 0, d] - explained[d]) / counts[c], floors[d])
+        stream(solution[0], out_means[c])
+        stream(explained, out_noise_variances[c])
         for h in range(n_factors):
-            for d in range(n_features):
-                out_loadings[c, h, d] = solution[h + 1, d]
+            stream(solution[h + 1], out_loadings[c, h])
+    finish_streams()
