@@ -59,6 +59,16 @@ def test_groups_and_blocks_begin_at_chunks() -> None:
     assert plan.block_rows % 500 == 0
 
 
+def test_groups_are_worth_a_task() -> None:
+    """Few components take little time per row, so that a group has many rows; where models are large, few do."""
+    rows = Shape(10**6, 3072, chunk_rows=100)
+    few, many = (len(make_plan(rows, Settings(c, truncation=min(3, c))).groups) for c in (2, 200))
+    assert 10 <= few <= 60
+    assert few < many / 3
+    assert len(make_plan(Shape(10**4, 3), Settings(2, truncation=1)).groups) == 2
+    assert len(make_plan(Shape(10**9, 3072), Settings(800)).groups) == 512
+
+
 def test_few_large_chunks_are_cut() -> None:
     plan = make_plan(Shape(1000, 8, chunk_rows=600), Settings(10), n_groups=4)
     assert len(plan.groups) == 4

@@ -25,8 +25,12 @@ _SMALLEST_BLOCK_BYTES = 32 * 2**20
 TILE_BYTES = 20 * 2**20
 # A group sends (H + 2)·D sums per component: with fewer rows than this per component, merging costs more than EM.
 _GROUP_ROWS_PER_COMPONENT = 30
-# A group of fewer bytes than this is done before its task was worth scheduling.
-_GROUP_BYTES = 8 * 2**20
+# Work of a group, at least: a task costs some milliseconds of the scheduler, and reads its first block while nothing is
+# computed. The rates of one core are rough ones.
+_GROUP_SECONDS = 0.1
+_READ_BYTES_PER_SECOND = 1e9
+_FLOP_PER_SECOND = 5e10
+_SECONDS_PER_CANDIDATE = 2e-8
 _MOST_GROUPS = 512
 # Stored objects per group from which on groups begin with one: they differ by an eighth of their rows at most.
 _FILES_PER_GROUP = 8
@@ -91,6 +95,14 @@ def _near_multiple(n: int, units: Sequence[int]) -> int:
     return n
 
 
+def _seconds_of_pass(rows: RowSource, settings: Settings) -> float:
+    """About how long one core takes to read all rows and to evaluate their candidates."""
+    d = n_features_of(rows)
+    reading = d * rows.dtype.itemsize / _READ_BYTES_PER_SECOND
+    joint = (2 * settings.n_factors + 4) * d / _FLOP_PER_SECOND + _SECONDS_PER_CANDIDATE
+    return rows.n_rows * (reading + settings.most_candidates * joint)
+
+
 def statistics_bytes(settings: Settings, n_features: int) -> int:
     """Bytes of the moments of one component while they are summed."""
     h = settings.n_factors
@@ -122,7 +134,7 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
     if n_groups is not None and n_groups < 1:
         raise ValueError(f"n_groups={n_groups}: expected a positive number of groups")
     if n_groups is None:
-        by_work = rows.n_rows * d * rows.dtype.itemsize // _GROUP_BYTES
+        by_work = int(_seconds_of_pass(rows, settings) / _GROUP_SECONDS)
         n_groups = max(2, min(_MOST_GROUPS, by_work, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c)))
     # Ranges begin where something is decoded, so that nothing is read twice, and where an object of the store begins if
     # groups are about equal all the same. That follows from the layout alone: a copy elsewhere gives the same bytes.
