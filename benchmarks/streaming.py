@@ -25,6 +25,9 @@ from vmfa_dask.store.rows import ZarrRows
 _N_FEATURES = 3072
 _CHUNK_ROWS = 682  # 2 MiB
 _SHARD_ROWS = 32 * _CHUNK_ROWS
+_FEW: dict[str, Any] = {"n_components": 2, "n_factors": 0, "truncation": 1, "neighborhood": 1}
+# The speed of disks and cores changes within minutes: both are measured in turn, several times.
+_ROUNDS = 3
 _PASSES: dict[str, Any] = {"max_warmup_iter": 1, "warmup_tol": 0.0, "tol": 0.0}
 
 
@@ -152,32 +155,34 @@ def _beside_reading(report: Report, folder: Path, n_bytes: float) -> None:
     """A fit of few components, whose kernels are cheaper than reading, beside reading alone: from disk, and decoded."""
     for name, levels, compressors, cold in (("the disk", 256, None, True), ("a compressed store", 8, "auto", False)):
         store = make_store(folder / f"{levels}.zarr", n_bytes, levels, compressors)
-        fit, alone = _few_components(store, cold)
-        print(f"  rows from {name}: {fit:.0f} rows/s, {alone:.0f} by reading alone")
-        report.check(f"rows per second from {name} over those of reading alone", fit / alone, low=0.9)
+        with workers(4e9) as client:
+            client.run(warm_worker, _FEW, "uint8")
+            rounds = [_few_components(client, store, cold) for _ in range(_ROUNDS)]
+        print(
+            f"  rows from {name}: " + ", ".join(f"{fit:.0f} (alone {alone:.0f})" for fit, alone in rounds) + " rows/s"
+        )
+        ratio = median(fit / alone for fit, alone in rounds)
+        report.check(f"rows per second from {name} over those of reading alone", ratio, low=0.9)
 
 
-def _few_components(store: str, cold: bool) -> tuple[float, float]:
+def _few_components(client: Any, store: str, cold: bool) -> tuple[float, float]:
     """Rows per second of a fit, and of reading alone; `cold` drops what the system has cached before each pass."""
-    numbers: dict[str, Any] = {"n_components": 2, "n_factors": 0, "truncation": 1, "neighborhood": 1}
     n_rows, seconds = zarr.open_array(store, mode="r").shape[0], []
-    with workers(4e9) as client:
-        client.run(warm_worker, numbers, "uint8")
 
-        def forget(record: Any = None) -> None:
-            if cold:
-                drop_from_page_cache(store)
+    def forget(record: Any = None) -> None:
+        if cold:
+            drop_from_page_cache(store)
 
+    forget()
+    fit = fit_distributed(store, client=client, cache_bytes=0, max_iter=4, progress=forget, **_FEW, **_PASSES)
+    addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    for _ in range(3):
         forget()
-        fit = fit_distributed(store, client=client, cache_bytes=0, max_iter=4, progress=forget, **numbers, **_PASSES)
-        addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
-        for _ in range(3):
-            forget()
-            halves = [
-                client.submit(read_alone, store, half, fit.settings, workers=[address], pure=False)
-                for half, address in enumerate(addresses)
-            ]
-            seconds.append(max(client.gather(halves)))
+        halves = [
+            client.submit(read_alone, store, half, fit.settings, workers=[address], pure=False)
+            for half, address in enumerate(addresses)
+        ]
+        seconds.append(max(client.gather(halves)))
     return rows_per_second(fit), n_rows / median(seconds)
 
 

@@ -18,7 +18,7 @@ from vmfa_dask.em.settings import Settings
 # Rows that are read, and whose moments are added to the float64 statistics, at once: as much as the statistics take,
 # within these bounds. More would only take memory, less would pass more often through the statistics.
 BLOCK_BYTES = 96 * 2**20
-_SMALLEST_BLOCK_BYTES = 32 * 2**20
+_SMALLEST_BLOCK_BYTES = 16 * 2**20
 # Rows that stay in the shared cache while all their candidate components pass over them: times `search_every`, as rows
 # that rest have few candidates, and parameters, which pass once per tile, weigh more (CIFAR-10, C = 800, log-joints of
 # a pass: 376, 371, 385 ms in tiles of 12, 20, 80 MiB, with search_every=5 and few neighbours 115, 104, 96 ms).
@@ -27,7 +27,9 @@ TILE_BYTES = 20 * 2**20
 _GROUP_ROWS_PER_COMPONENT = 30
 # Work of a group, at least: a task costs some milliseconds of the scheduler, and reads its first block while nothing is
 # computed. The rates of one core are rough ones.
-_GROUP_SECONDS = 0.1
+_GROUP_SECONDS = 0.15
+# Numbers of groups are multiples of this where they are larger: so they share out evenly among most numbers of workers.
+_SHARED_OUT = 8
 _READ_BYTES_PER_SECOND = 1e9
 _FLOP_PER_SECOND = 5e10
 _SECONDS_PER_CANDIDATE = 2e-8
@@ -136,6 +138,7 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
     if n_groups is None:
         by_work = int(_seconds_of_pass(rows, settings) / _GROUP_SECONDS)
         n_groups = max(2, min(_MOST_GROUPS, by_work, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c)))
+        n_groups -= n_groups % _SHARED_OUT if n_groups > _SHARED_OUT else 0
     # Ranges begin where something is decoded, so that nothing is read twice, and where an object of the store begins if
     # groups are about equal all the same. That follows from the layout alone: a copy elsewhere gives the same bytes.
     units = [(rows.chunk_rows, _FILES_PER_GROUP * n_groups), (rows.decoded_rows, n_groups), (1, 0)]
