@@ -1,7 +1,7 @@
 """Writes tables of rows to sharded Zarr arrays, one task per shard, so that an interrupted call goes on.
 
-Owns the layout of what this package writes. A store is one array, or a group of arrays. Imports `tasks`, NumPy and
-Zarr.
+Owns the layout of what this package writes. A store is one array, or a group of arrays. Imports
+`raw_shards`, `tasks`, NumPy and Zarr.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import itertools
 import logging
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
+from data_prep.raw_shards import Extent, write_raw_shard
 from data_prep.tasks import each
 
 logger = logging.getLogger(__name__)
@@ -66,11 +68,15 @@ class RawTable:
         """Of all rows."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
+    def extent(self, start: int, stop: int) -> Extent:
+        """Bytes of rows ``start:stop``."""
+        row_bytes = int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+        return Extent(self.path, self.offset + start * row_bytes, (stop - start) * row_bytes)
+
     def read(self, start: int, stop: int) -> Block:
         """Rows ``start:stop``."""
-        size = int(np.prod(self.shape[1:]))
-        skipped = self.offset + start * size * self.dtype.itemsize
-        flat: Block = np.fromfile(self.path, self.dtype, (stop - start) * size, offset=skipped)
+        place = self.extent(start, stop)
+        flat: Block = np.fromfile(self.path, self.dtype, place.n_bytes // self.dtype.itemsize, offset=place.start)
         return flat.reshape(stop - start, *self.shape[1:])
 
 
@@ -113,6 +119,8 @@ class Shard(NamedTuple):
     start: int
     stop: int
     pieces: tuple[tuple[Table, int, int], ...]
+    file: Path
+    """Where it lies when it is written."""
 
 
 def write_store(
@@ -143,8 +151,8 @@ def write_store(
     """
     _begin(place, outlines, dict(attributes))
     shards = [shard for name, outline in outlines.items() for shard in _shards(place / name, outline)]
-    # Zarr writes a shard to a file of another name first, so that one that is there is whole.
-    left = [shard for shard, file in shards if not file.is_file()]
+    # A shard is written to a file of another name first, so that one that is there is whole.
+    left = [shard for shard in shards if not shard.file.is_file()]
     if len(left) < len(shards):
         logger.info("%d of %d shards are written already", len(shards) - len(left), len(shards))
     for done, _ in enumerate(each(write_shard, left, client, workers), len(shards) - len(left) + 1):
@@ -155,8 +163,16 @@ def write_shard(shard: Shard) -> None:
     """Write one shard whole."""
     with _opening, zarr.config.set({"array.write_empty_chunks": True}):  # a setting that a store does not remember
         array = zarr.open_array(shard.path, mode="r+")
+    if not array.compressors and all(_is_copied(table, array.dtype) for table, _, _ in shard.pieces):
+        write_raw_shard(shard.file, array, (table.extent(low, high) for table, low, high in shard.pieces))  # type: ignore[attr-defined]
+        return
     rows = [table.read(low, high).astype(array.dtype, copy=False) for table, low, high in shard.pieces]
     array[shard.start : shard.stop] = rows[0] if len(rows) == 1 else np.concatenate(rows)
+
+
+def _is_copied(table: Table, dtype: np.dtype[Any]) -> bool:
+    """Whether the bytes of a table are those of an array of this dtype; Zarr stores little-endian values."""
+    return isinstance(table, RawTable) and table.dtype == dtype and (dtype.itemsize == 1 or sys.byteorder == "little")
 
 
 def require_place(target: Path) -> None:
@@ -205,15 +221,15 @@ def _create(place: Path, outline: Outline, attributes: dict[str, Any]) -> None:
     )
 
 
-def _shards(place: Path, outline: Outline) -> Iterator[tuple[Shard, Path]]:
-    """All shards of an array, each with the file that it becomes."""
+def _shards(place: Path, outline: Outline) -> Iterator[Shard]:
+    """All shards of an array."""
     array = zarr.open_array(place, mode="r")
     rows = array.shards[0] if array.shards else array.chunks[0]
     edges = list(itertools.accumulate((table.shape[0] for table in outline.tables), initial=0))
     for start in range(0, array.shape[0], rows):
         stop = min(start + rows, array.shape[0])
         key = array.metadata.encode_chunk_key((start // rows, *(0,) * (array.ndim - 1)))
-        yield Shard(str(place), start, stop, tuple(_pieces(outline.tables, edges, start, stop))), place / key
+        yield Shard(str(place), start, stop, tuple(_pieces(outline.tables, edges, start, stop)), place / key)
 
 
 def _pieces(tables: Sequence[Table], edges: list[int], start: int, stop: int) -> Iterator[tuple[Table, int, int]]:

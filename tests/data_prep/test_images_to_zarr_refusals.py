@@ -16,7 +16,7 @@ import pytest
 import zarr
 from PIL import Image
 
-from data_prep import image_parts, image_store
+from data_prep import image_parts, image_store, shards
 from data_prep.images_to_zarr import images_to_zarr
 from tests.data_prep.image_files import encoded, link, noise, rows, write_folder, write_tar, write_zip
 
@@ -223,7 +223,7 @@ def test_failure_while_writing_leaves_no_store(
 
     folder = write_folder(tmp_path / "folder", five_images)
     with monkeypatch.context() as patched:
-        patched.setattr(zarr.Array, "__setitem__", full_disk)
+        patched.setattr(shards, "write_raw_shard", full_disk)
         with pytest.raises(OSError, match="no space left"):
             images_to_zarr([folder], tmp_path / "out.zarr", rows_per_chunk=2)
     assert not (tmp_path / "out.zarr").exists()

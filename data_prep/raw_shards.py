@@ -1,0 +1,92 @@
+"""Copies rows from files to the shards of an uncompressed array, without arrays between them.
+
+Such a shard is the rows of its chunks one after the other and an index of the chunks. Zarr's way holds it in memory
+three times, which took three times as long as copying. Imports google_crc32c, NumPy and Zarr.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import google_crc32c
+import numpy as np
+import zarr
+
+_NOT_STORED = 2**64 - 1
+_BUFFER_BYTES = 2**20
+
+
+class Extent(NamedTuple):
+    """Bytes ``start:start + n_bytes`` of a file."""
+
+    path: Path
+    start: int
+    n_bytes: int
+
+
+def write_raw_shard(file: Path, array: zarr.Array[Any], extents: Iterable[Extent]) -> None:
+    """Write a shard of an array without compressors: its rows are the bytes of `extents`.
+
+    It appears whole, under another name first.
+
+    Parameters
+    ----------
+    file : path
+        Of the shard.
+    array : zarr.Array
+        Sharded along its first axis alone; its index is at the end of a shard, as Zarr puts it by default.
+    extents : iterable of Extent
+        In the order of rows; at most a shard of them. The last chunk is filled with zeros.
+
+    Raises
+    ------
+    ValueError
+        When a file ends too early.
+    """
+    assert array.shards is not None
+    chunk_bytes = int(np.prod(array.chunks, dtype=np.int64)) * array.dtype.itemsize
+    n_chunks = array.shards[0] // array.chunks[0]
+    partial = file.with_name(f"{file.name}.{uuid.uuid4().hex}.partial")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with partial.open("wb", buffering=0) as out:
+            n_bytes = sum(_copy(extent, out) for extent in extents)
+            stored = -(-n_bytes // chunk_bytes)
+            out.truncate(stored * chunk_bytes)
+            out.seek(0, os.SEEK_END)
+            _write(out, memoryview(_index(n_chunks, stored, chunk_bytes)))
+        os.replace(partial, file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _copy(extent: Extent, out: IO[bytes]) -> int:
+    buffer, left = memoryview(bytearray(_BUFFER_BYTES)), extent.n_bytes
+    with extent.path.open("rb", buffering=0) as source:
+        source.seek(extent.start)
+        while left:
+            n = source.readinto(buffer[:left])  # type: ignore[attr-defined]
+            if not n:
+                raise ValueError(f"{extent.path}: ends {left} bytes before its rows do")
+            _write(out, buffer[:n])
+            left -= n
+    return extent.n_bytes
+
+
+def _write(out: IO[bytes], view: memoryview) -> None:
+    """All of it; one call may write less."""
+    while view:
+        view = view[out.write(view) :]
+
+
+def _index(n_chunks: int, stored: int, chunk_bytes: int) -> bytes:
+    """Place and size of each chunk, and a checksum of them."""
+    index = np.full((n_chunks, 2), _NOT_STORED, "<u8")
+    index[:stored, 0] = np.arange(stored, dtype=np.uint64) * np.uint64(chunk_bytes)
+    index[:stored, 1] = chunk_bytes
+    raw = index.tobytes()
+    return raw + int(google_crc32c.value(raw)).to_bytes(4, "little")
