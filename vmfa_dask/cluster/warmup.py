@@ -66,5 +66,7 @@ def _tiny_fit(settings: Settings, dtype: np.dtype[Any]) -> None:
         settings, n_components=4, truncation=2, neighborhood=3, random_candidates=1, max_warmup_iter=1, max_iter=1
     )
     source = ArrayRows(rows)
-    context = RunContext(source, tiny, make_plan(source, tiny), MemoryStorage(), Cores(1))
+    # A group of one block and one of several: their moments are summed in arrays of different types.
+    plan = replace(make_plan(source, tiny), groups=((0, 16), (16, len(rows))), block_rows=24, tile_rows=24)
+    context = RunContext(source, tiny, plan, MemoryStorage(), Cores(1))
     Training(SerialExecutor(context)).run()
