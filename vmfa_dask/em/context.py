@@ -99,16 +99,7 @@ class RunContext:
     def _joined(self, parts: list[NDArray[Any]]) -> NDArray[Any]:
         """Component blocks one after the other; a copy, as stored arrays end with their version."""
         whole = self.memory.empty((sum(len(part) for part in parts), *parts[0].shape[1:]), parts[0].dtype)
-        first = 0
-        for part in parts:
-            target = whole[first : first + len(part)]
-            first += len(part)
-
-            def copy(start: int, stop: int, part: NDArray[Any] = part, target: NDArray[Any] = target) -> None:
-                np.copyto(target[start:stop], part[start:stop])
-
-            self.cores.run(copy, self.cores.split(len(part), 1))
-        return whole
+        return np.concatenate(parts, out=whole)
 
     def _patch(self, kind: str, version: int, block: int) -> Arrays | None:
         """Components that were split on the way to a version, beside its component blocks."""

@@ -74,13 +74,12 @@ def derive(mixture: Mixture, cores: Cores, memory: Memory | None = None) -> Prec
     dtype = mixture.means.dtype
     packed = memory.empty(_packed_shape(c, h, d, dtype.itemsize), dtype)
     every = np.arange(c, dtype=np.int32)
-    lanes = (0,) * packed.shape[3]
 
     def prepare(start: int, stop: int) -> None:
         for low in range(start, stop, _CACHED_COMPONENTS):
             part = (low, min(low + _CACHED_COMPONENTS, stop))
             factorize(arrays[1], arrays[2], mixture.weights, *part, cholesky, log_norms, conditions)
-            pack(*arrays, cholesky, every, *part, lanes, packed)
+            pack(*arrays, cholesky, every, *part, packed)
 
     cores.run(prepare, cores.split(c))
     cancels = (conditions > _LARGEST_EXCESS_PER_FEATURE * d) & (dtype == np.float32)
@@ -88,8 +87,7 @@ def derive(mixture: Mixture, cores: Cores, memory: Memory | None = None) -> Prec
     precise_slot = np.full(c, -1, np.int32)
     precise_slot[chosen] = np.arange(len(chosen))
     packed_precise = memory.empty(_packed_shape(len(chosen), h, d, 8), np.float64)
-    wide = (0,) * packed_precise.shape[3]
-    cores.run(lambda a, b: pack(*arrays, cholesky, chosen, a, b, wide, packed_precise), cores.split(len(chosen)))
+    cores.run(lambda a, b: pack(*arrays, cholesky, chosen, a, b, packed_precise), cores.split(len(chosen)))
     with np.errstate(divide="ignore"):
         log_weights = np.log(mixture.weights)
     return Precision(packed, packed_precise, precise_slot, cholesky, log_norms, log_weights)

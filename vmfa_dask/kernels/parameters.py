@@ -161,17 +161,16 @@ def pack(
     which: Any,
     first: Any,
     last: Any,
-    lanes: Any,
     out_packed: Any,
 ) -> None:
     """Packed parameters (see `projections`) of components ``which[first:last]`` in the dtype of out_packed.
 
-    out_packed (len(which), blocks, H + 2, len(lanes)); features beyond D are zero. The compiler knows the length of the
-    tuple `lanes`. Wσ = R⁻¹ΛᵀD⁻¹σ is formed in float64; μ/σ takes 1/σ as it is rounded in out_packed, so that rounding
-    moves a mean, but does not add to the distance of a row that lies on it.
+    out_packed (len(which), blocks, H + 2, lanes), whose last axis is a vector register; features beyond D are zero.
+    Wσ = R⁻¹ΛᵀD⁻¹σ is formed in float64; μ/σ takes 1/σ as it is rounded in out_packed, so that rounding moves a mean, but
+    does not add to the distance of a row that lies on it.
     """
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
-    n_blocks, n_lanes = out_packed.shape[1], len(lanes)
+    n_blocks, n_lanes = out_packed.shape[1], out_packed.shape[3]
     flat = np.zeros((n_factors + 2, n_blocks * n_lanes))
     scaled = np.empty((n_factors, n_features))
     inverse = np.empty((n_factors, n_factors))

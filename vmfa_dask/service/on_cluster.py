@@ -133,7 +133,8 @@ def _exchange_folder(kept: KeptRun | None, cluster: CheckedCluster, name: str) -
                 f"{', '.join(blind[:_MOST_NAMES])}; pass scratch=folder (or run=folder) that all machines share"
             )
         else:
-            _reuse_files(cluster.client, path)
+            with naming_a_lost_scheduler(cluster.client):
+                _reuse_files(cluster.client, path)
             yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
