@@ -166,8 +166,8 @@ def pack(
     """Packed parameters (see `projections`) of components ``which[first:last]`` in the dtype of out_packed.
 
     out_packed (len(which), blocks, H + 2, lanes), whose last axis is a vector register; features beyond D are zero.
-    Wσ = R⁻¹ΛᵀD⁻¹σ is formed in float64; μ/σ takes 1/σ as it is rounded in out_packed, so that rounding moves a mean, but
-    does not add to the distance of a row that lies on it.
+    Wσ = R⁻¹ΛᵀD⁻¹σ is formed in float64; μ/σ takes 1/σ as it is rounded in out_packed, so that rounding moves a mean,
+    but does not add to the distance of a row that lies on it.
     """
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
     n_blocks, n_lanes = out_packed.shape[1], out_packed.shape[3]
