@@ -12,6 +12,8 @@ from distributed import Client
 from tests.clusters import local_cluster
 from tests.samples import draw, images, make_mixture, parameters, write_store
 from vmfa_dask import Fit, fit_distributed, fit_local
+from vmfa_dask.em.storage import MOMENTS
+from vmfa_dask.store.exchange import ExchangeFolder
 
 OPTIONS: dict[str, Any] = {"n_components": 12, "n_factors": 3, "neighborhood": 5, "max_iter": 6, "max_warmup_iter": 3}
 
@@ -74,3 +76,20 @@ def test_component_blocks_give_the_same_bytes(store: str, in_process: Client, mo
     parts = fit_distributed(store, n_groups=10, client=in_process, **OPTIONS)
     assert parameters(parts.model) == parameters(whole.model)
     np.testing.assert_array_equal([r.free_energy for r in parts.history], [r.free_energy for r in whole.history])
+
+
+def test_moments_that_go_through_files_give_the_same_bytes(
+    store: str, processes: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten = []
+    discard = ExchangeFolder.discard
+
+    def remember(folder: ExchangeFolder, kind: str, version: int) -> None:
+        forgotten.extend(folder.place.children(f"{kind}/{version:06d}") if kind == MOMENTS else [])
+        discard(folder, kind, version)
+
+    monkeypatch.setattr(ExchangeFolder, "discard", remember)
+    monkeypatch.setattr("vmfa_dask.em.plan._COMPONENT_BLOCK_BYTES", 5 * 8 * 5 * 75)
+    options = {**OPTIONS, "n_groups": 3}
+    assert same(fit_distributed(store, client=processes, **options), fit_local(store, **options))
+    assert forgotten, "no moments were in files"

@@ -7,6 +7,8 @@ from typing import Any
 from vmfa_dask.em import tasks
 from vmfa_dask.em.context import Step
 from vmfa_dask.em.executor import Executor
+from vmfa_dask.em.handover import passes_through
+from vmfa_dask.em.storage import MOMENTS
 
 # Partial results that one task sums. Eight statistics of the same block fit beside each other where one does.
 _FAN_IN = 8
@@ -26,11 +28,13 @@ def run_pass(executor: Executor, step: Step) -> list[tasks.BlockReport]:
     levels: list[list[Any]] = [[] for _ in range(n_blocks)]
     waiting: list[Any] = []
     n_groups = len(executor.plan.groups)
+    stored = passes_through(executor.storage, executor.plan, step)
+    whole = stored or n_blocks == 1 or executor.shares_memory
     for group in range(n_groups):
         waiting.append(executor.submit("e-step", group, tasks.run_e_step, group, step))
         if len(waiting) == _FAN_IN or group == n_groups - 1:
             for block in range(n_blocks):
-                own = [_own_part(executor, block, part, n_blocks) for part in waiting]
+                own = waiting if whole else [_pick(executor, block, part) for part in waiting]
                 levels[block].extend(own if n_groups <= _FAN_IN else [_merge(executor, block, own)])
             waiting = []
     handles = []
@@ -46,6 +50,8 @@ def run_pass(executor: Executor, step: Step) -> list[tasks.BlockReport]:
         else []
     )
     reports = executor.results([*handles, *shared])[:n_blocks]
+    if stored:
+        executor.storage.discard(MOMENTS, step.iteration)
     _check_counts(reports, executor.plan.n_rows)
     lost = [c for report in reports if report.update is not None for c in report.update.dropped]
     if lost and executor.settings.empty_components == "split":
@@ -67,10 +73,8 @@ def _check_counts(reports: list[tasks.BlockReport], n_rows: int) -> None:
         raise RuntimeError(f"responsibilities sum to {sum(held):.6f} rows, expected {n_rows}")
 
 
-def _own_part(executor: Executor, block: int, part: Any, n_blocks: int) -> Any:
-    """The block of a partial result; cut out where the result is when it has to travel."""
-    if n_blocks == 1 or executor.shares_memory:
-        return part
+def _pick(executor: Executor, block: int, part: Any) -> Any:
+    """The block of a partial result, cut out where the result is, as it has to travel."""
     return executor.submit("reduce-pick", block, tasks.pick_block, block, part)
 
 

@@ -32,6 +32,11 @@ class StageStorage:
     def __init__(self, storage: Storage, stage: Stage) -> None:
         self._storage, self._name = storage, stage.name
 
+    @property
+    def maps_memory(self) -> bool:
+        """As the storage of the run."""
+        return self._storage.maps_memory
+
     def write(self, kind: str, version: int, block: int, arrays: Arrays) -> None:
         """Write under the stage's own kind."""
         self._storage.write(f"{self._name}-{kind}", version, block, arrays)

@@ -16,10 +16,17 @@ Arrays = Mapping[str, NDArray[Any]]
 PARAMETERS, GRAPH, POSTERIOR, START = "parameters", "graph", "posterior", "start"
 # Distances to the nearest seed while k-means++ draws the next one.
 NEAREST = "nearest"
+# Sums over the rows of each group, on their way to the updates of one pass.
+MOMENTS = "moments"
 
 
 class Storage(Protocol):
     """Named arrays by kind, version and block."""
+
+    @property
+    def maps_memory(self) -> bool:
+        """Whether what other processes have written is mapped from the memory of this machine."""
+        ...
 
     def write(self, kind: str, version: int, block: int, arrays: Arrays) -> None: ...
 
@@ -34,6 +41,8 @@ class Storage(Protocol):
 
 class MemoryStorage:
     """Versions in the memory of this process, for a driver and workers that share it."""
+
+    maps_memory = False  # results of tasks are here already
 
     def __init__(self) -> None:
         self._arrays: dict[tuple[str, int, int], Arrays] = {}

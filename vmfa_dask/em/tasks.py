@@ -16,23 +16,13 @@ from vmfa_dask.em import seeding
 from vmfa_dask.em.chains import run_chains
 from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.e_step import PartialEStep
+from vmfa_dask.em.handover import PartialResult, hand_over, take_over
 from vmfa_dask.em.m_step import BlockUpdate, merge, update_neighbors, update_parameters, update_shared_noise
 from vmfa_dask.em.rows import gather, read_only
 from vmfa_dask.em.splitting import draw_donors
 from vmfa_dask.em.start import initial_components, write_start
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
 from vmfa_dask.values import Float64, Int32, Int64, Mixture, Moments, RowTally, Statistics, TruncatedPosterior
-
-
-@dataclass(frozen=True)
-class PartialResult:
-    """What groups of rows add up to: statistics by component block, and their row tally."""
-
-    statistics: dict[int, Statistics]
-    tally: RowTally
-
-    def __sizeof__(self) -> int:
-        return sum(part.__sizeof__() for part in self.statistics.values()) + 500
 
 
 @dataclass(frozen=True)
@@ -66,10 +56,10 @@ def run_e_step(context: RunContext, group: int, step: Step) -> PartialResult:
     with context.cores.exclusive():
         partial = PartialEStep(context, step)
         updated = partial.run(context.plan.groups[group], posterior)
-        statistics = dict(enumerate(_statistics_by_block(context, step, partial)))
+        statistics = _statistics_by_block(context, step, partial)
     if context.settings.search == "guided":
         context.storage.write(POSTERIOR, step.iteration + 1, group, updated.arrays())
-    return PartialResult(statistics, partial.tally)
+    return hand_over(context, group, step, statistics, partial.tally)
 
 
 def _statistics_by_block(context: RunContext, step: Step, partial: PartialEStep) -> list[Statistics]:
@@ -103,14 +93,14 @@ def pick_block(context: RunContext, block: int, result: PartialResult) -> Partia
 def merge_block(context: RunContext, block: int, *results: PartialResult) -> PartialResult:
     """Sum of one component block over several results, in their order."""
     with context.cores.exclusive():
-        statistics = merge([result.statistics[block] for result in results])
+        statistics = merge([take_over(context, block, result) for result in results])
     return PartialResult({block: statistics}, _total(results))
 
 
 def update_block(context: RunContext, block: int, step: Step, *results: PartialResult) -> BlockReport:
     """M-step and neighbour update of one component block: writes the next versions."""
-    parts, update = [result.statistics[block] for result in results], None
-    begin = time.perf_counter()
+    begin, update = time.perf_counter(), None
+    parts = [take_over(context, block, result) for result in results]
     with context.cores.exclusive():
         if step.search:
             update_neighbors(context, block, step, parts)

@@ -51,6 +51,11 @@ class ExchangeFolder(Versions):
         self._spares = os.path.join(self.place.path, f"{_SPARES}{running_kernel()}")
         self._end_reuse_of_others()
 
+    @property
+    def maps_memory(self) -> bool:
+        """While all processes run on one machine: files that are written again lie in its page cache."""
+        return os.path.isdir(self._spares)
+
     def reuse_files(self) -> None:
         """Let discarded files be written again, until a process of another machine opens the folder.
 
@@ -74,7 +79,7 @@ class ExchangeFolder(Versions):
         """Remove a version; its files become spare ones, in place of those of its kind that nothing has used."""
         for name in self._spares_of(kind):
             shutil.rmtree(os.path.join(self._spares, name), ignore_errors=True)
-        if os.path.isdir(self._spares):
+        if self.maps_memory:
             for block in self.place.children(self._version(kind, version)):
                 with suppress(OSError):  # reuse has just ended: removed below
                     spare = os.path.join(self._spares, f"{kind}.{uuid.uuid4().hex}")

@@ -41,6 +41,11 @@ class Versions:
     def __init__(self, place: Place) -> None:
         self.place = place
 
+    @property
+    def maps_memory(self) -> bool:
+        """Whether what other processes have written is mapped from the memory of this machine."""
+        return False
+
     def _version(self, kind: str, version: int) -> str:
         return f"{kind}/{version:06d}"
 

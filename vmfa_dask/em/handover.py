@@ -1,0 +1,68 @@
+"""How statistics get from partial E-steps to the updates of component blocks.
+
+They are results of tasks, which Dask sends from worker to worker. Large moments go through the storage instead where
+that is little more than memory to all processes: over a loopback connection they took 80 ms of a pass of 0.7 s, most of
+it for fresh pages at the receiver (CIFAR-10, C = 800, H = 5, two processes of one core). May import: values, em.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vmfa_dask.em.context import RunContext, Step
+from vmfa_dask.em.plan import Plan
+from vmfa_dask.em.storage import MOMENTS, Storage
+from vmfa_dask.values import Moments, RowTally, Statistics
+
+# Moments of one group for one component block that are in the storage at once, at most: each takes up to 48 MiB.
+_MOST_STORED = 16
+
+
+@dataclass(frozen=True)
+class PartialResult:
+    """What groups of rows add up to: statistics by component block, and their row tally.
+
+    `stored` is the group whose moments lie in the storage, under the number of the pass; None where they are here.
+    """
+
+    statistics: dict[int, Statistics]
+    tally: RowTally
+    stored: tuple[int, int] | None = None
+
+    def __sizeof__(self) -> int:
+        return sum(part.__sizeof__() for part in self.statistics.values()) + 500
+
+
+def passes_through(storage: Storage, plan: Plan, step: Step) -> bool:
+    """Whether moments go through the storage: where they are large, and merged by none but the updates."""
+    n_blocks = len(plan.component_blocks)
+    return step.update and n_blocks > 1 and len(plan.groups) * n_blocks <= _MOST_STORED and storage.maps_memory
+
+
+def hand_over(
+    context: RunContext, group: int, step: Step, statistics: Sequence[Statistics], tally: RowTally
+) -> PartialResult:
+    """The result of one group; writes its moments where they go through the storage."""
+    if not passes_through(context.storage, context.plan, step):
+        return PartialResult(dict(enumerate(statistics)), tally)
+    for block, part in enumerate(statistics):
+        assert part.moments is not None
+        context.storage.write(MOMENTS, step.iteration, _place(context, group, block), vars(part.moments))
+    rest = {block: replace(part, moments=None) for block, part in enumerate(statistics)}
+    return PartialResult(rest, tally, (step.iteration, group))
+
+
+def take_over(context: RunContext, block: int, result: PartialResult) -> Statistics:
+    """The statistics of one component block of a result, wherever its moments are."""
+    statistics = result.statistics[block]
+    if result.stored is None:
+        return statistics
+    iteration, group = result.stored
+    return replace(
+        statistics, moments=Moments(**context.storage.read(MOMENTS, iteration, _place(context, group, block)))
+    )
+
+
+def _place(context: RunContext, group: int, block: int) -> int:
+    return group * len(context.plan.component_blocks) + block
