@@ -20,7 +20,10 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "memory": (set(), {"numpy"}),
     "kernels": ({"kernels"}, {"numpy", "numba", "llvmlite"}),
     "em": ({"values", "memory", "kernels", "em"}, {"numpy"}),
-    "store": ({"values", "memory", "store"}, {"numpy", "zarr", "xarray", "filelock", "obstore", "google_crc32c"}),
+    "store": (
+        {"values", "memory", "store"},
+        {"numpy", "zarr", "numcodecs", "xarray", "filelock", "obstore", "google_crc32c"},
+    ),
     "cluster": ({"values", "em", "store", "cluster"}, {"numpy", "dask", "distributed", "filelock", "numba"}),
     "apply": ({"values", "kernels", "em", "store", "apply"}, {"numpy", "zarr"}),
     "service": ({"values", "kernels", "em", "store", "cluster", "apply", "service"}, {"numpy", "zarr", "xarray"}),

@@ -51,6 +51,7 @@ def as_source(mixture: Mixture, x: Any, array: str | None = None, sample_dim: st
     if isinstance(x, str | os.PathLike):
         source = ZarrRows(locate(x), array, missing="fill")
         source.check_complete()  # named in the log
+        source.use_threads(available_cores())
         _check_width(mixture, source.label, (source.n_rows, *source.feature_shape))
         return source
     rows: Any = x if is_dask_array(x) else np.asarray(x)

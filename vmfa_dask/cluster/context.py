@@ -81,6 +81,7 @@ def context_of(reference: RunReference) -> RunContext:
     except FileNotFoundError as error:  # on a worker that has come during the run: the others were asked before
         raise FileNotFoundError(f"worker {get_worker().address}: {error}") from error
     cores = Cores(reference.threads or threads_of_process(get_worker().scheduler.address))
+    rows.use_threads(cores.n_threads)
     warm_up(reference.settings, rows.dtype)
     context = RunContext(rows, reference.settings, reference.plan, exchange_at(reference.folder), cores)
     return _keep(reference.run, context)

@@ -166,9 +166,11 @@ def fit_local(
     numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
     with opened_rows(data, array, sample_dim, missing_chunks) as rows:
         numbers.check_against(rows.n_rows, n_features_of(rows))
+        cores = Cores(threads or available_cores())
         if isinstance(rows, ZarrRows):
             rows.cache_bytes = cache_bytes
+            rows.use_threads(cores.n_threads)
         with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
             warm_up(numbers, rows.dtype)
-            context = RunContext(rows, numbers, plan, MemoryStorage(), Cores(threads or available_cores()))
+            context = RunContext(rows, numbers, plan, MemoryStorage(), cores)
             return train(SerialExecutor(context), given_start(start), lambda record: show(record, progress), kept)

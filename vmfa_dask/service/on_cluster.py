@@ -84,10 +84,11 @@ def executor_on(
         reference = RunReference(*place, cluster.cache_bytes, cluster.threads)
         storage: Storage = MemoryStorage() if folder is None else exchange_at(folder)
         if cluster.local:
+            cores = Cores(cluster.threads or threads_of_process(cluster.client.scheduler.address))
             if isinstance(rows, ZarrRows):
                 rows.cache_bytes = cluster.cache_bytes
+                rows.use_threads(cores.n_threads)
             warm_up(settings, rows.dtype)
-            cores = Cores(cluster.threads or threads_of_process(cluster.client.scheduler.address))
             register(reference, RunContext(rows, settings, plan, storage, cores))
         try:
             yield DaskExecutor(cluster.client, reference, storage)

@@ -17,7 +17,9 @@ from zarr.storage import ZipStore
 
 from vmfa_dask.memory import Memory
 from vmfa_dask.store.completeness import missing_chunks
-from vmfa_dask.store.flat import ChunkMissing, FlatFiles
+from vmfa_dask.store.compressed import CompressedFiles
+from vmfa_dask.store.files import ChunkDamaged, ChunkMissing
+from vmfa_dask.store.flat import FlatFiles
 from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.store.units import WholeUnits
 from vmfa_dask.store.watched import BytesRead, WatchedStore
@@ -98,6 +100,8 @@ class ZarrRows:
         self._plain = open_array(self.url, self.name)
         self._array = _watched(self._plain, self._count, self.missing == "refuse")
         self._flat = FlatFiles(self._plain) if FlatFiles.are_rows(self._plain) else None
+        tuned = zarr.config.get("codec_pipeline.path") == _ZARRS_OWN_PIPELINE and CompressedFiles.are_rows(self._plain)
+        self._compressed = CompressedFiles(self._plain) if tuned else None
         self._memory = Memory()
         self._cache: dict[tuple[int, int], Rows] = {}
         self._cached_bytes = 0
@@ -111,6 +115,11 @@ class ZarrRows:
         self.chunk_rows = int(stored[0])
         self.decoded_rows = int(self._array.chunks[0])
         self._units = WholeUnits(self._decoded, self.decoded_rows, self.n_rows)
+
+    def use_threads(self, n: int) -> None:
+        """Decode on `n` threads, where rows are not left to Zarr, which has its own."""
+        if self._compressed is not None:
+            self._compressed.threads = n
 
     @property
     def reads_parts(self) -> bool:
@@ -164,6 +173,15 @@ class ZarrRows:
         return self._units.read(start, stop)
 
     def _decoded(self, start: int, stop: int) -> Rows:
+        if self._compressed is not None:
+            block: Rows = self._memory.empty((stop - start, int(np.prod(self.feature_shape))), self.dtype)
+            try:
+                self._count.add(self._compressed.read(start, stop, block))
+                return block
+            except ChunkDamaged:
+                raise
+            except Exception as error:  # Zarr tries again, fills what is missing, and names what it cannot read
+                logger.debug("%s: rows %d:%d are left to Zarr: %s", self.label, start, stop, error)
         return np.ascontiguousarray(np.asarray(self._array[start:stop]).reshape(stop - start, -1))
 
     def _what_is_damaged(self, start: int, stop: int, error: Exception) -> str:

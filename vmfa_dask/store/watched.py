@@ -12,7 +12,7 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import ObjectStore, WrapperStore
 
-from vmfa_dask.store.flat import ChunkMissing
+from vmfa_dask.store.files import ChunkDamaged, ChunkMissing
 
 T = TypeVar("T")
 
@@ -58,6 +58,8 @@ class WatchedStore(WrapperStore[Store]):
         ------
         ChunkMissing
             When a chunk is not there, and that is refused.
+        ChunkDamaged
+            When nothing is in it.
         OSError
             Naming the key, when trying again did not help.
         """
@@ -74,6 +76,8 @@ class WatchedStore(WrapperStore[Store]):
     def _look(self, key: str, found: Buffer | None) -> None:
         if key.rsplit("/", 1)[-1] in _METADATA:
             return
+        if found is not None and len(found) == 0:  # Zarr takes an empty shard for one that holds fill values
+            raise ChunkDamaged(f"chunk {key} is empty")
         if found is not None:
             self._count.add(len(found))
         elif self._refuse_missing:

@@ -1,0 +1,150 @@
+"""Where the chunks of an array lie in the files of a folder. May import: numpy, zarr, google_crc32c."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.abc.codec import Codec
+from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
+from zarr.storage import LocalStore
+
+_NOT_STORED = 2**64 - 1
+_CHECKSUM_BYTES = 4
+# One call may read less than this on Linux, never more.
+_MOST_BYTES = 2**30
+
+
+class ChunkMissing(FileNotFoundError):
+    """A chunk that belongs to the array is not in its store."""
+
+
+class ChunkDamaged(OSError):
+    """What is stored is no chunk, as after a copy that was cut short."""
+
+
+class ChunkFiles:
+    """The files of an array of which each chunk holds whole rows: one chunk each, or a shard of them and its index.
+
+    Parameters
+    ----------
+    array : an array for which `codecs_of_rows` finds something
+    """
+
+    def __init__(self, array: zarr.Array[Any]) -> None:
+        self._array = array
+        self._root = os.path.join(str(array.store.root), array.path)  # type: ignore[attr-defined]
+        self.chunk_rows: int = array.chunks[0]
+        self.file_rows: int = (array.shards or array.chunks)[0]
+        self._indices: dict[int, NDArray[np.uint64]] = {}
+        self._lock = threading.Lock()
+
+    def key(self, number: int) -> str:
+        """Key of the file with the rows of a chunk or shard."""
+        return self._array.metadata.encode_chunk_key((number, *(0,) * (self._array.ndim - 1)))
+
+    @contextmanager
+    def opened(self, number: int) -> Iterator[int]:
+        """Descriptor of a file.
+
+        Raises
+        ------
+        ChunkMissing
+            Naming the file that is not there.
+        """
+        try:
+            file = os.open(os.path.join(self._root, self.key(number)), os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise ChunkMissing(f"chunk {self.key(number)} is not stored") from error
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+    def place(self, file: int, number: int, chunk: int) -> tuple[int, int] | None:
+        """Where a chunk of a file begins and how many bytes it has; None where the shard left it out.
+
+        Raises
+        ------
+        ChunkDamaged
+            Naming the shard whose index is damaged.
+        """
+        if self._array.shards is None:
+            return 0, os.fstat(file).st_size
+        start, length = self._index(file, number)[chunk].tolist()
+        return None if start == _NOT_STORED else (start, length)
+
+    def _index(self, file: int, number: int) -> NDArray[np.uint64]:
+        """Place and length of each chunk of a shard, (chunks, 2), read once; its checksum is compared."""
+        with self._lock:
+            if number not in self._indices:
+                n_chunks = self.file_rows // self.chunk_rows
+                n_bytes, size = 16 * n_chunks, os.fstat(file).st_size
+                raw = bytearray(n_bytes + _CHECKSUM_BYTES)
+                self.read_exactly(file, number, size - len(raw), memoryview(raw))
+                if _checksum(raw[:n_bytes]) != bytes(raw[n_bytes:]):
+                    raise ChunkDamaged(f"chunk {self.key(number)}: the index of the shard is damaged")
+                self._indices[number] = np.frombuffer(bytes(raw[:n_bytes]), "<u8").reshape(n_chunks, 2)
+            return self._indices[number]
+
+    def read_exactly(self, file: int, number: int, place: int, target: memoryview) -> None:
+        """Fill `target` with the bytes from `place` on.
+
+        Raises
+        ------
+        ChunkDamaged
+            Naming the file that is cut short.
+        """
+        if place < 0:
+            raise ChunkDamaged(f"chunk {self.key(number)} is cut short: it is smaller than its index")
+        done = 0
+        while done < len(target):
+            found = os.preadv(file, [target[done : done + _MOST_BYTES]], place + done)
+            if found == 0:
+                raise ChunkDamaged(f"chunk {self.key(number)} is cut short: it ends at byte {place + done}")
+            done += found
+
+
+def _checksum(raw: bytearray) -> bytes:
+    return int(google_crc32c.value(bytes(raw))).to_bytes(_CHECKSUM_BYTES, "little")
+
+
+def codecs_of_rows(array: zarr.Array[Any]) -> tuple[Any, ...] | None:
+    """What has made the bytes of a chunk out of its rows, as they lie in memory here: compressors, or ().
+
+    None where chunks do not hold whole rows so, or are not files of a folder.
+    """
+    readable = isinstance(array.store, LocalStore) and hasattr(os, "preadv")
+    native = array.dtype.isnative and sys.byteorder == "little"
+    if not readable or not native or array.chunks[1:] != array.shape[1:]:
+        return None
+    return _codecs_v2(array.metadata) if array.metadata.zarr_format == 2 else _codecs_v3(array.metadata)
+
+
+def _codecs_v2(metadata: Any) -> tuple[Any, ...] | None:
+    if metadata.filters or metadata.order != "C":
+        return None
+    return () if metadata.compressor is None else (metadata.compressor,)
+
+
+def _codecs_v3(metadata: Any) -> tuple[Codec, ...] | None:
+    codecs: tuple[Codec, ...] = metadata.codecs
+    if len(codecs) == 1 and isinstance(codecs[0], ShardingCodec):
+        shard = codecs[0]
+        plain_index = [type(codec) for codec in shard.index_codecs] == [BytesCodec, Crc32cCodec]
+        if not plain_index or shard.index_location.value != "end":
+            return None
+        codecs = shard.codecs
+    return codecs[1:] if isinstance(codecs[0], BytesCodec) and _is_little(codecs[0]) else None
+
+
+def _is_little(codec: BytesCodec) -> bool:
+    return codec.endian is None or codec.endian.value == "little"
