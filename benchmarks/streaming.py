@@ -164,8 +164,8 @@ def _beside_memory(report: Report, folder: Path, n_bytes: float) -> None:
 def _beside_reading(report: Report, folder: Path, n_bytes: float) -> None:
     """A fit of few components, whose kernels are cheaper than reading, beside reading alone: from disk, and decoded.
 
-    Decoding takes the cores that the kernels need, so the raw speed of a compressed store is that of Zarr alone; that of
-    our own decoder alone is printed.
+    Decoding takes the cores that the kernels need, so the raw speed of a compressed store is that of Zarr alone. That
+    of our own decoder alone is printed.
     """
     for name, levels, compressors, cold in (("the disk", 256, None, True), ("a compressed store", 8, "auto", False)):
         store = make_store(folder / f"{levels}.zarr", n_bytes, levels, compressors)
