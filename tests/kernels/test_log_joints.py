@@ -8,8 +8,11 @@ import pytest
 from tests.kernels.calls import evaluate, grouped
 from tests.samples import draw, make_mixture
 from tests.twins.mixture import Dense, log_joint
+from vmfa_dask.em import evaluation
 from vmfa_dask.em.precision import derive
+from vmfa_dask.em.rows import read_only
 from vmfa_dask.em.threads import Cores
+from vmfa_dask.memory import Memory
 from vmfa_dask.values import Mixture
 
 # A log-joint is right to this part of ½ Σ t²/σ² plus its constants.
@@ -136,3 +139,22 @@ def test_threads_change_no_bit(stored: str, mixture: Mixture) -> None:
     one = evaluate(mixture, rows, members, indptr, n_threads=1)
     for n_threads in (2, 5):
         np.testing.assert_array_equal(evaluate(mixture, rows, members, indptr, n_threads), one)
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("n_factors", [0, 3])
+def test_all_joints_are_those_of_all_pairs(n_factors: int, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit, however rows are cut, with components that are computed in float64, too."""
+    monkeypatch.setattr(evaluation, "_CACHED_BYTES", 64 * 4 * 13)  # 13 rows at once
+    mixture = make_mixture(6, 64, n_factors, dtype="float32")
+    narrow = mixture.noise_variances.copy()
+    narrow[2:4] *= 1e-4
+    mixture = Mixture(mixture.weights, mixture.means, mixture.loadings, narrow)
+    rows = read_only(draw(mixture, 101, dtype="float32"))
+    cores = Cores(n_threads)
+    precision = derive(mixture, cores)
+    assert not n_factors or (precision.precise_slot >= 0).any()
+    members, indptr = grouped(np.repeat(np.arange(6), 101), np.tile(np.arange(101), 6), 6)
+    for memory in (None, Memory()):
+        found = evaluation.evaluate_all_joints(rows, precision, cores, memory)
+        np.testing.assert_array_equal(found.ravel(), evaluate(mixture, rows, members, indptr))

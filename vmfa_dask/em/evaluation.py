@@ -7,8 +7,9 @@ import numpy as np
 from vmfa_dask.em.precision import Precision
 from vmfa_dask.em.rows import Rows
 from vmfa_dask.em.threads import Cores
-from vmfa_dask.kernels.log_joints import log_joints
+from vmfa_dask.kernels.log_joints import all_log_joints, log_joints
 from vmfa_dask.kernels.moments import component_moments
+from vmfa_dask.memory import Memory
 from vmfa_dask.values import Float64, FloatArray, Int32, Int64, Moments
 
 # Rows that stay in the second-level cache while all components pass over them.
@@ -29,22 +30,17 @@ def evaluate_joints(
     )
 
 
-def evaluate_all_joints(rows: Rows, precision: Precision, cores: Cores) -> Float64:
-    """Log-joints (C, n) of all components with all rows (n, D), some rows after the others."""
-    p, c = precision, len(precision.log_norms)
-    joints = np.empty((c, len(rows)))
+def evaluate_all_joints(rows: Rows, precision: Precision, cores: Cores, memory: Memory | None = None) -> Float64:
+    """Log-joints (C, n) of all components with all rows (n, D), some rows after the others; in `memory`, if given."""
+    p, shape = precision, (len(precision.log_norms), len(rows))
+    joints = np.empty(shape) if memory is None else memory.empty(shape, np.float64)
     few = max(8, _CACHED_BYTES // max(1, rows.shape[1] * rows.itemsize))
     slots = (p.precise_slot, p.packed_precise)
 
     def evaluate(start: int, stop: int) -> None:
         for low in range(start, stop, few):
-            part = rows[low : min(low + few, stop)]
-            n = len(part)
-            members, found = np.tile(np.arange(n, dtype=np.int32), c), np.empty(c * n)
-            log_joints(
-                part, members, np.arange(c + 1) * n, 0, c, p.packed, p.log_norms, *slots, p.factors, p.tile, found
-            )
-            joints[:, low : low + n] = found.reshape(c, n)
+            part = (low, min(low + few, stop))
+            all_log_joints(rows, *part, p.packed, p.log_norms, *slots, p.factors, p.tile, joints)
 
     cores.run(evaluate, cores.split(len(rows)))
     return joints

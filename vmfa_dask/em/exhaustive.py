@@ -20,7 +20,7 @@ def evaluate_exhaustively(rows: Rows, precision: Precision, context: RunContext,
     cores = context.cores
     state = BlockState.empty(len(rows), 0, context.settings.truncation, context.memory)
     with watch.phase("log_joints"):
-        joints = evaluate_all_joints(rows, precision, cores)
+        joints = evaluate_all_joints(rows, precision, cores, context.memory)
     with watch.phase("truncation"):
         cores.run(
             lambda a, b: search.truncate_all(

@@ -129,3 +129,27 @@ def log_joints(
             _refine(rows, ids, packed_precise[precise_slot[c]], factors, tile, sums)
         for i in range(ids.shape[0]):
             out_log_joints[indptr[c] + i] = log_norms[c] - 0.5 * distance(sums[i])
+
+
+@kernel
+def all_log_joints(
+    rows: Any,
+    first: Any,
+    last: Any,
+    packed: Any,
+    log_norms: Any,
+    precise_slot: Any,
+    packed_precise: Any,
+    factors: Any,
+    tile: Any,
+    out_log_joints: Any,
+) -> None:
+    """Log-joints of all components with rows ``first:last``, into out_log_joints (C, n) float64; see `log_joints`."""
+    ids = np.arange(first, last).astype(np.int32)
+    sums = np.empty((ids.shape[0], len(factors) + 1))
+    for c in range(packed.shape[0]):
+        project_rows(rows, ids, packed[c], factors, tile, sums)
+        if precise_slot[c] >= 0:
+            _refine(rows, ids, packed_precise[precise_slot[c]], factors, tile, sums)
+        for i in range(ids.shape[0]):
+            out_log_joints[c, first + i] = log_norms[c] - 0.5 * distance(sums[i])
