@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,23 @@ def test_moments_in_files_change_no_bit(tmp_path: Path, precision: str) -> None:
     expected = [(iteration, block) for iteration in training for block in range(N_GROUPS * len(BLOCKS))]
     assert folder.written == expected
     assert not folder.place.children(MOMENTS), "moments go away with their pass"
+
+
+class FullDisk(Folder):
+    """Has room for the moments of the first blocks alone."""
+
+    def _write(self, kind: str, target: Any, arrays: Any) -> None:
+        if kind == MOMENTS and len(self.written) % 4 == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super()._write(kind, target, arrays)
+
+
+def test_without_room_moments_stay_in_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found, known = (train(context_with(s))[1] for s in (FullDisk(tmp_path), None))
+    assert "moments of group 1 stay in memory" in caplog.text
+    assert "No space left on device" in caplog.text
+    for name in ("weights", "means", "loadings", "noise_variances"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(known, name))
 
 
 def test_many_parts_stay_results_of_tasks(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ it for fresh pages at the receiver (CIFAR-10, C = 800, H = 5, two processes of o
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,8 @@ from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.storage import MOMENTS, Storage
 from vmfa_dask.values import Moments, RowTally, Statistics
+
+logger = logging.getLogger(__name__)
 
 # Moments of one group for one component block that are in the storage at once, at most: each takes up to 48 MiB.
 _MOST_STORED = 16
@@ -23,7 +26,7 @@ _MOST_STORED = 16
 class PartialResult:
     """What groups of rows add up to: statistics by component block, and their row tally.
 
-    `stored` is the group whose moments lie in the storage, under the number of the pass; None where they are here.
+    `stored` is the pass and the group whose moments lie in the storage; None where they are here.
     """
 
     statistics: dict[int, Statistics]
@@ -43,12 +46,17 @@ def passes_through(storage: Storage, plan: Plan, step: Step) -> bool:
 def hand_over(
     context: RunContext, group: int, step: Step, statistics: Sequence[Statistics], tally: RowTally
 ) -> PartialResult:
-    """The result of one group; writes its moments where they go through the storage."""
+    """The result of one group; writes its moments where they go through the storage, and have room there."""
+    whole = PartialResult(dict(enumerate(statistics)), tally)
     if not passes_through(context.storage, context.plan, step):
-        return PartialResult(dict(enumerate(statistics)), tally)
-    for block, part in enumerate(statistics):
-        assert part.moments is not None
-        context.storage.write(MOMENTS, step.iteration, _place(context, group, block), vars(part.moments))
+        return whole
+    try:
+        for block, part in enumerate(statistics):
+            assert part.moments is not None
+            context.storage.write(MOMENTS, step.iteration, _place(context, group, block), vars(part.moments))
+    except OSError as error:  # slower, but no reason to end: what the run cannot do without is smaller
+        logger.warning("moments of group %d stay in memory: %s", group, error)
+        return whole
     rest = {block: replace(part, moments=None) for block, part in enumerate(statistics)}
     return PartialResult(rest, tally, (step.iteration, group))
 
