@@ -172,20 +172,19 @@ def _beside_reading(report: Report, folder: Path, n_bytes: float) -> None:
         raw, label = (read_by_zarr, "Zarr") if compressors else (read_alone, "reading")
         with workers(4e9) as client:
             client.run(warm_worker, _FEW, "uint8")
-            rounds = [_few_components(client, store, cold, raw) for _ in range(_ROUNDS)]
+            rounds = [
+                (_fit_few_components(client, store, cold), _read_halves(client, store, cold, raw))
+                for _ in range(_ROUNDS)
+            ]
             if compressors:
-                alone = median(_few_components(client, store, cold, read_alone)[1] for _ in range(2))
-                print(f"  our own decoder alone: {alone:.0f} rows/s")
+                print(f"  our own decoder alone: {_read_halves(client, store, cold, read_alone):.0f} rows/s")
         print(f"  rows from {name}: " + ", ".join(f"{fit:.0f} ({label} {alone:.0f})" for fit, alone in rounds) + " /s")
         ratio = median(fit / alone for fit, alone in rounds)
         report.check(f"rows per second from {name} over those of {label} alone", ratio, low=0.9)
 
 
-def _few_components(
-    client: Any, store: str, cold: bool, raw: Callable[[str, int, Settings], float]
-) -> tuple[float, float]:
-    """Rows per second of a fit, and of reading by `raw`; `cold` drops what the system has cached before each pass."""
-    n_rows, seconds = zarr.open_array(store, mode="r").shape[0], []
+def _fit_few_components(client: Any, store: str, cold: bool) -> float:
+    """Rows per second of a fit; `cold` drops what the system has cached before each pass."""
 
     def forget(record: Any = None) -> None:
         if cold:
@@ -193,15 +192,21 @@ def _few_components(
 
     forget()
     fit = fit_distributed(store, client=client, cache_bytes=0, max_iter=4, progress=forget, **_FEW, **_PASSES)
-    addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    return rows_per_second(fit)
+
+
+def _read_halves(client: Any, store: str, cold: bool, raw: Callable[[str, int, Settings], float]) -> float:
+    """Rows per second of reading by `raw`, half of the rows on each worker; `cold` as above."""
+    seconds, addresses = [], sorted(client.scheduler_info(n_workers=-1)["workers"])
     for _ in range(3):
-        forget()
+        if cold:
+            drop_from_page_cache(store)
         halves = [
-            client.submit(raw, store, half, fit.settings, workers=[address], pure=False)
+            client.submit(raw, store, half, Settings(**_FEW), workers=[address], pure=False)
             for half, address in enumerate(addresses)
         ]
         seconds.append(max(client.gather(halves)))
-    return rows_per_second(fit), n_rows / median(seconds)
+    return float(zarr.open_array(store, mode="r").shape[0] / median(seconds))
 
 
 def drop_from_page_cache(store: str) -> None:

@@ -1,7 +1,7 @@
 """Compressed rows in files of a folder: decoded straight into the block that is asked for, on some threads.
 
 The codecs are those that Zarr uses. Its pipeline decodes into memory of its own for each chunk, which is fresh pages in
-a worker process, and copies it: 10 µs of a core for a row of 3 kB that takes 4 µs here (docs/decisions/0005). May
+a worker process, and copies it: 10.5 µs of a core for a row of 3 kB that takes 4.5 here (docs/decisions/0005). May
 import: numpy, zarr, numcodecs, store.
 """
 

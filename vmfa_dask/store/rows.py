@@ -161,9 +161,12 @@ class ZarrRows:
                 self._cached_bytes += block.nbytes
         return block
 
+    def _empty(self, n: int) -> Rows:
+        return self._memory.empty((n, int(np.prod(self.feature_shape))), self.dtype)
+
     def _stored(self, start: int, stop: int) -> Rows:
         if self._flat is not None:
-            block: Rows = self._memory.empty((stop - start, int(np.prod(self.feature_shape))), self.dtype)
+            block = self._empty(stop - start)
             try:
                 self._count.add(self._flat.read(start, stop, block))
                 return block
@@ -174,7 +177,7 @@ class ZarrRows:
 
     def _decoded(self, start: int, stop: int) -> Rows:
         if self._compressed is not None:
-            block: Rows = self._memory.empty((stop - start, int(np.prod(self.feature_shape))), self.dtype)
+            block = self._empty(stop - start)
             try:
                 self._count.add(self._compressed.read(start, stop, block))
                 return block
