@@ -1,4 +1,4 @@
-"""Decodes one image of unknown origin to uint8 pixels, or says why it cannot be used.
+"""Decodes the frames of an image of unknown origin to uint8 pixels, or says why they cannot be used.
 
 Owns the limits on what a decoder is given: a few raster formats, a number of pixels, 8 bits per channel. Imports
 `image_entries`, NumPy and Pillow.
@@ -6,9 +6,13 @@ Owns the limits on what a decoder is given: a few raster formats, a number of pi
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +21,38 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from data_prep.image_entries import Entry
 
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "TIFF")
+FRAMES = ("first", "all")
+MAX_FRAME_PIXELS = 64
+"""Frames of a file may have this many times the pixels that one image may have."""
+_SUBFILE_TYPE = 254
+_REDUCED_OR_MASK = 0b101
+_TAIL_BYTES = 4096
 
 Pixels = npt.NDArray[np.uint8]
 """One image, shape (height, width, channels)."""
 
 _loading = threading.Lock()
+
+
+class Frame(NamedTuple):
+    """One picture of a file, or the reason why it cannot be used.
+
+    Attributes
+    ----------
+    number : int
+        From 1 on; 0 for the picture of a file that has no other, and for a file of which none can be used.
+    pixels : Pixels or None
+        Shape (height, width, channels) uint8; None when there is a `reason`.
+    reason : str
+        Empty when there are pixels.
+    unused : int
+        Further frames of the file, which were not asked for.
+    """
+
+    number: int
+    pixels: Pixels | None
+    reason: str = ""
+    unused: int = 0
 
 
 @dataclass(frozen=True)
@@ -37,6 +68,8 @@ class Shaping:
     crop : (int, int, int, int) or None
         Left, top, width and height of a rectangle that is cut out and resized by the mean over pixels. By default the
         largest one of the aspect ratio of `size` around the centre, resized bilinearly.
+    frames : {"first", "all"}
+        Which pages or frames of a file become rows.
 
     Raises
     ------
@@ -47,6 +80,7 @@ class Shaping:
     size: tuple[int, int] | None = None
     channels: int = 3
     crop: tuple[int, int, int, int] | None = None
+    frames: str = "first"
 
     def __post_init__(self) -> None:
         if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
@@ -55,6 +89,8 @@ class Shaping:
             raise ValueError(f"channels must be 1 or 3, got {self.channels}")
         if self.crop is not None and (len(self.crop) != 4 or min(self.crop[:2]) < 0 or min(self.crop[2:]) < 1):
             raise ValueError(f"crop must be (left, top, width, height) of a rectangle inside an image, got {self.crop}")
+        if self.frames not in FRAMES:
+            raise ValueError(f"frames must be 'first' or 'all', got {self.frames!r}")
 
 
 def load_decoders() -> None:
@@ -63,33 +99,103 @@ def load_decoders() -> None:
         Image.init()
 
 
-def decode(entry: Entry, shaping: Shaping) -> Pixels | str:
-    """Return the pixels of an entry, or the reason why there are none.
+def decode(entry: Entry, shaping: Shaping) -> Iterator[Frame]:
+    """Yield the frames of an entry, one at a time.
 
     Parameters
     ----------
     entry : Entry
         A file, the bytes of one, or a refusal, which is passed on.
     shaping : Shaping
-        What becomes of the image.
+        What becomes of the image, and whether frames behind the first one are wanted.
 
-    Returns
-    -------
-    Pixels or str
-        Shape (height, width, channels) uint8, or the reason.
+    Yields
+    ------
+    Frame
+        At least one.
     """
     if entry.content is None:
-        return entry.refusal
+        yield Frame(0, None, entry.refusal)
+        return
     stream = BytesIO(entry.content) if isinstance(entry.content, bytes) else entry.content
     try:
         with Image.open(stream, formats=FORMATS) as image:
-            return _refusal(image) or _pixels(image, shaping)
+            yield from _frames(image, shaping)
+            if shaping.frames == "all" and image.format == "GIF" and not _has_end(entry.content):
+                yield Frame(0, None, "the end of the GIF is missing, and frames with it where it had more")
     except MemoryError:
         raise
     except UnidentifiedImageError:
-        return f"not an image in one of the formats {', '.join(FORMATS)}"
+        yield Frame(0, None, f"not an image in one of the formats {', '.join(FORMATS)}")
     except Exception as error:  # decoders meet damage with OSError, SyntaxError, struct.error, IndexError and others
-        return f"cannot be decoded: {error}"
+        yield Frame(0, None, f"cannot be decoded: {error}")
+
+
+def _frames(image: Image.Image, shaping: Shaping) -> Iterator[Frame]:
+    # Further pictures in a JPEG (MPO) are previews and gain maps of the first one.
+    several = image.format != "MPO" and getattr(image, "is_animated", False)
+    if not several or shaping.frames == "first":
+        outcome = _refusal(image) or _pixels(image, shaping)
+        if isinstance(outcome, str):
+            yield Frame(0, None, outcome)
+        else:
+            yield Frame(0, outcome, unused=_further(image) if several else 0)
+        return
+    n_frames, n_pixels = image.n_frames, 0  # type: ignore[attr-defined]
+    for number in range(1, n_frames + 1):
+        try:
+            image.seek(number - 1)
+        except Exception as error:
+            yield Frame(number, None, f"this frame of {n_frames} and those behind it cannot be reached: {error}")
+            return
+        if number > 1 and _is_no_page(image):
+            continue
+        n_pixels += image.width * image.height
+        if Image.MAX_IMAGE_PIXELS is not None and n_pixels > MAX_FRAME_PIXELS * Image.MAX_IMAGE_PIXELS:
+            limit = MAX_FRAME_PIXELS * Image.MAX_IMAGE_PIXELS
+            yield Frame(number, None, f"the file has more than {limit} pixels up to this frame of {n_frames}")
+            return
+        yield _frame(image, shaping, number)
+
+
+def _frame(image: Image.Image, shaping: Shaping, number: int) -> Frame:
+    try:
+        outcome = _refusal(image) or _pixels(image, shaping)
+    except MemoryError:
+        raise
+    except Exception as error:
+        outcome = f"cannot be decoded: {error}"
+    return Frame(number, None, outcome) if isinstance(outcome, str) else Frame(number, outcome)
+
+
+def _further(image: Image.Image) -> int:
+    """Frames behind the first one; at least one, where damage keeps them from being counted."""
+    try:
+        n_frames: int = image.n_frames  # type: ignore[attr-defined]
+        if image.format != "TIFF":
+            return n_frames - 1
+        found = 0
+        for number in range(1, n_frames):
+            image.seek(number)
+            found += not _is_no_page(image)
+    except Exception:
+        return 1
+    return found
+
+
+def _has_end(content: bytes | Path) -> bool:
+    """Whether a GIF ends with its trailer, padding aside: Pillow takes a file that is cut between frames for whole."""
+    if isinstance(content, Path):
+        with content.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            content = file.read()
+    return content[-_TAIL_BYTES:].rstrip(b"\0").endswith(b";")
+
+
+def _is_no_page(image: Image.Image) -> bool:
+    """Whether the current frame of a TIFF is a smaller copy or a mask of another one."""
+    tags = getattr(image, "tag_v2", None)
+    return tags is not None and bool(tags.get(_SUBFILE_TYPE, 0) & _REDUCED_OR_MASK)
 
 
 def _refusal(image: Image.Image) -> str:

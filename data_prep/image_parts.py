@@ -1,136 +1,38 @@
 """Decodes one part of the sources (an archive, a range of a folder) to files of rows: one task, which may be repeated.
 
-Files are written under other names and renamed when they are whole, the part's record last: a record that is there
-says that the part is done. Imports `image_sources`, `image_decoding`, `splits`, `shards`, `tasks`, NumPy.
+Files are written under other names and renamed when they are whole, the part's record last. Imports `image_records`,
+`image_entries`, `image_decoding`, `tasks` and NumPy.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import uuid
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
 
-from data_prep.image_decoding import Pixels, Shaping, decode, load_decoders
+from data_prep.image_decoding import Frame, Pixels, decode, load_decoders
 from data_prep.image_entries import Entry
-from data_prep.image_sources import Source
-from data_prep.shards import RawTable
-from data_prep.splits import HashSplit
+from data_prep.image_records import Part, Record, Skipped, Treatment
 from data_prep.tasks import in_order
 
 BATCH_ENTRIES = 256
 BATCH_BYTES = 2**20
+BATCH_ROW_BYTES = 64 * 2**20
+"""Of the rows that one batch of entries becomes."""
 BATCHES_PER_WORKER = 4
 LISTED = 100_000
 """Skipped images that are listed by name, in a part and in a store; all are counted."""
 _LONGEST_TEXT = 500
-
-
-class Skipped(NamedTuple):
-    """An image that is not in the store, and why."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Treatment:
-    """What all parts have in common.
-
-    Attributes
-    ----------
-    folder : Path
-        Where parts are written.
-    shape : (int, int, int)
-        Height, width and channels of every row.
-    shaping : Shaping
-        How images become rows.
-    split : HashSplit, optional
-        Draws the side of each image; without it the side is that of the part.
-    classes : tuple of str
-        Folders inside of the sources whose places in this tuple are labels; empty when there are none.
-    ignored : tuple of str
-        Endings of names of what is no image, such as descriptions beside images; in lower case.
-    """
-
-    folder: Path
-    shape: tuple[int, ...]
-    shaping: Shaping
-    split: HashSplit | None = None
-    classes: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Part:
-    """One task.
-
-    Attributes
-    ----------
-    number : int
-        Place in the order of rows.
-    source : Source
-        Its entries.
-    side : str
-        Name of the array that its rows belong to.
-    treatment : Treatment
-        Shared by all parts.
-    """
-
-    number: int
-    source: Source
-    side: str
-    treatment: Treatment
-
-    def file(self, name: str) -> Path:
-        """Return the place of one of the part's files."""
-        return self.treatment.folder / f"{self.number:07d}.{name}"
-
-
-@dataclass
-class Record:
-    """What became of a part: number of rows per side, and of images that were skipped."""
-
-    rows: dict[str, int] = field(default_factory=dict)
-    skipped: int = 0
-
-
-def read_record(part: Part) -> Record | None:
-    """Return the record of a part that is done and whose files are whole, else None."""
-    if not part.file("json").is_file():
-        return None
-    record = Record(**json.loads(part.file("json").read_text()))
-    tables = [table for side in record.rows for table in (rows_of(part, record, side), labels_of(part, record, side))]
-    whole = all(table.path.is_file() and table.path.stat().st_size == table.n_bytes for table in tables if table)
-    return record if whole else None
-
-
-def rows_of(part: Part, record: Record, side: str) -> RawTable:
-    """Return the rows of a part that is done, shape (rows, height, width, channels) uint8."""
-    return RawTable(part.file(f"{side}.rows"), (record.rows.get(side, 0), *part.treatment.shape), np.dtype(np.uint8))
-
-
-def labels_of(part: Part, record: Record, side: str) -> RawTable | None:
-    """Return the labels of a part that is done, shape (rows,) uint8; None where there are none."""
-    if not part.treatment.classes:
-        return None
-    return RawTable(part.file(f"{side}.labels"), (record.rows.get(side, 0),), np.dtype(np.uint8))
-
-
-def read_skipped(part: Part) -> Iterator[Skipped]:
-    """Yield what a part that is done has listed as skipped."""
-    if part.file("skipped").is_file():
-        with part.file("skipped").open(encoding="ascii") as lines:
-            for line in lines:
-                yield Skipped(*json.loads(line))
 
 
 def write_part(part: Part, pool: Executor | None = None, n_workers: int = 1) -> tuple[int, Record]:
@@ -156,15 +58,9 @@ def write_part(part: Part, pool: Executor | None = None, n_workers: int = 1) -> 
         When the archive is damaged.
     """
     load_decoders()
-    decode_batch = partial(_decode_batch, part.treatment, part.side)
-    batches = _batches(e for e in part.source.entries() if not e.key.lower().endswith(part.treatment.ignored))
-    in_flight = BATCHES_PER_WORKER * n_workers
     with _Files(part) as files:
-        for batch in in_order(pool, decode_batch, batches, in_flight) if pool else map(decode_batch, batches):
-            for side in batch.rows:
-                files.add(side, batch.rows[side], batch.labels[side])
-            for skipped in batch.skipped:
-                files.skip(skipped)
+        for batch in _decoded_part(part, pool, n_workers):
+            files.add(batch)
         return part.number, files.publish()
 
 
@@ -186,13 +82,18 @@ class _Files:
         for name in self._open:
             self._part.file(f"{name}.{self._suffix}").unlink(missing_ok=True)
 
-    def add(self, side: str, rows: Pixels, labels: bytes) -> None:
-        self._record.rows[side] = self._record.rows.get(side, 0) + len(rows)
-        self._file(f"{side}.rows").write(rows.data)
-        if self._part.treatment.classes:
-            self._file(f"{side}.labels").write(labels)
+    def add(self, batch: _Batch) -> None:
+        for side, rows in batch.rows.items():
+            self._record.rows[side] = self._record.rows.get(side, 0) + len(rows)
+            self._file(f"{side}.rows").write(rows.data)
+            if self._part.treatment.classes:
+                self._file(f"{side}.labels").write(batch.labels[side])
+        for skipped in batch.skipped:
+            self._skip(skipped)
+        self._record.unused_files += len(batch.unused)
+        self._record.unused_frames += sum(batch.unused)
 
-    def skip(self, skipped: Skipped) -> None:
+    def _skip(self, skipped: Skipped) -> None:
         self._record.skipped += 1
         if self._record.skipped <= LISTED:
             line = json.dumps([text[:_LONGEST_TEXT] for text in skipped])
@@ -213,49 +114,104 @@ class _Files:
         return self._open[name]
 
 
-def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+class _Batch(NamedTuple):
+    """What some entries became: rows (n, height, width, channels) and labels per side, and what was skipped.
+
+    Rows are one array, as processes send one much faster than many. `unused` counts the frames of each file that were
+    not asked for. `end` is the entry, and the number of its frames, before which the batch was full; None where nothing
+    is left.
+    """
+
+    rows: dict[str, Pixels]
+    labels: dict[str, bytes]
+    skipped: list[Skipped]
+    unused: list[int]
+    end: tuple[int, int] | None
+
+
+def _decoded_part(part: Part, pool: Executor | None, n_workers: int) -> Iterator[_Batch]:
+    """Batches in the order of the entries; files of so many frames that they fill a batch are decoded here."""
+    treatment = part.treatment
+    entries = (e for e in part.source.entries() if not e.key.lower().endswith(treatment.ignored))
+    most = max(1, min(BATCH_ENTRIES, BATCH_ROW_BYTES // max(1, math.prod(treatment.shape))))
+    lists = _lists(entries, most)
+    if pool is None:
+        for listed in lists:
+            yield from _decoded(treatment, part.side, listed)
+        return
+    begun: deque[list[Entry]] = deque()
+    noted = (begun.append(listed) or listed for listed in lists)  # type: ignore[func-returns-value]
+    decode_batch = partial(_first_batch, treatment, part.side)
+    for batch in in_order(pool, decode_batch, noted, BATCHES_PER_WORKER * n_workers):
+        listed = begun.popleft()
+        yield batch
+        if batch.end is not None:
+            place, n_frames = batch.end
+            yield from _decoded(treatment, part.side, listed[place:], n_frames)
+
+
+def _lists(entries: Iterable[Entry], most: int) -> Iterator[list[Entry]]:
     """Lists of entries: many small images, as a task of the pool costs as much as decoding one, or few large ones."""
     batch: list[Entry] = []
     n_bytes = 0
     for entry in entries:
         batch.append(entry)
         n_bytes += len(entry.content) if isinstance(entry.content, bytes) else BATCH_BYTES // BATCH_ENTRIES
-        if len(batch) >= BATCH_ENTRIES or n_bytes >= BATCH_BYTES:
+        if len(batch) >= most or n_bytes >= BATCH_BYTES:
             yield batch
             batch, n_bytes = [], 0
     if batch:
         yield batch
 
 
-class _Batch(NamedTuple):
-    """What some entries became: rows (n, height, width, channels) and labels per side, and what was skipped.
-
-    Rows are one array, as processes send one much faster than many.
-    """
-
-    rows: dict[str, Pixels]
-    labels: dict[str, bytes]
-    skipped: list[Skipped]
+def _first_batch(treatment: Treatment, side: str, entries: list[Entry]) -> _Batch:
+    return next(_decoded(treatment, side, entries))
 
 
-def _decode_batch(treatment: Treatment, side: str, entries: list[Entry]) -> _Batch:
-    """Decode entries; rows that do not fit are skipped, so that none is kept."""
-    rows: dict[str, list[Pixels]] = {}
-    labels: dict[str, bytearray] = {}
-    skipped = []
-    for entry in entries:
+def _decoded(treatment: Treatment, side: str, entries: list[Entry], n_done: int = 0) -> Iterator[_Batch]:
+    """Decode entries, the first one without its `n_done` first frames, to batches of bounded size."""
+    room = max(1, BATCH_ROW_BYTES // max(1, math.prod(treatment.shape)))
+    gathered = _Gathered(treatment, side)
+    for place, entry in enumerate(entries):
+        start = n_done if place == 0 else 0
+        for number, frame in enumerate(itertools.islice(decode(entry, treatment.shaping), start, None), start):
+            if gathered.n_rows >= room:
+                yield gathered.batch((place, number))
+                gathered = _Gathered(treatment, side)
+            gathered.add(entry, frame)
+    yield gathered.batch(None)
+
+
+class _Gathered:
+    """A batch while it grows; rows that do not fit are skipped, so that none is kept."""
+
+    def __init__(self, treatment: Treatment, side: str) -> None:
+        self._treatment, self._side = treatment, side
+        self._rows: dict[str, list[Pixels]] = {}
+        self._labels: dict[str, bytearray] = {}
+        self._skipped: list[Skipped] = []
+        self._unused: list[int] = []
+        self.n_rows = 0
+
+    def add(self, entry: Entry, frame: Frame) -> None:
+        treatment = self._treatment
         key = entry.key.removeprefix("./")  # as archives of `tar c .` call their members
-        outcome = decode(entry, treatment.shaping)
-        reason = outcome if isinstance(outcome, str) else _misfit(treatment, key, outcome)
-        if isinstance(outcome, str) or reason:
-            skipped.append(Skipped(entry.name, reason))
-            continue
-        own = side if treatment.split is None else treatment.split.side(key)
-        rows.setdefault(own, []).append(outcome)
+        reason = frame.reason if frame.pixels is None else _misfit(treatment, key, frame.pixels)
+        if frame.pixels is None or reason:
+            name = f"{entry.name}, frame {frame.number}" if frame.number else entry.name
+            self._skipped.append(Skipped(name, reason))
+            return
+        side = self._side if treatment.split is None else treatment.split.side(key)  # of all frames of the file
+        self._rows.setdefault(side, []).append(frame.pixels)
         label = bytes([treatment.classes.index(_folder_of(key))]) if treatment.classes else b""
-        labels.setdefault(own, bytearray()).extend(label)
-    stacked = {own: np.stack(found) for own, found in rows.items()}
-    return _Batch(stacked, {own: bytes(found) for own, found in labels.items()}, skipped)
+        self._labels.setdefault(side, bytearray()).extend(label)
+        self._unused += [frame.unused] if frame.unused else []
+        self.n_rows += 1
+
+    def batch(self, end: tuple[int, int] | None) -> _Batch:
+        stacked = {side: np.stack(found) for side, found in self._rows.items()}
+        labels = {side: bytes(found) for side, found in self._labels.items()}
+        return _Batch(stacked, labels, self._skipped, self._unused, end)
 
 
 def _misfit(treatment: Treatment, key: str, pixels: Pixels) -> str:

@@ -2,7 +2,7 @@
 
 First each part of the sources is decoded to files of rows, then the rows of all parts are written to shards: how many
 rows a source yields is known only when it has been decoded. Both lie in ``TARGET.partial``, which needs twice the
-space of the store. Imports `image_plan`, `image_parts` and below, `processes`, `shards`, `tasks` and `cores`.
+space of the store. Imports `image_plan`, `image_parts`, `image_records`, `processes`, `shards`, `tasks` and `cores`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,9 @@ import numpy as np
 from data_prep.cores import available_cores
 from data_prep.image_decoding import decode, load_decoders
 from data_prep.image_entries import base_name
-from data_prep.image_parts import (
-    LISTED,
-    Part,
-    Record,
-    Skipped,
-    Treatment,
-    labels_of,
-    read_record,
-    read_skipped,
-    rows_of,
-    write_part,
-)
+from data_prep.image_parts import LISTED, write_part
 from data_prep.image_plan import Plan
+from data_prep.image_records import Part, Record, Skipped, Treatment, labels_of, read_record, read_skipped, rows_of
 from data_prep.processes import process_pool
 from data_prep.shards import Outline, RawTable, partial_of, write_store
 from data_prep.tasks import each, in_order
@@ -62,12 +52,16 @@ class Report:
         Number of all that were skipped.
     rows : dict of str to int
         Rows per array; the store itself is "".
+    unused_files, unused_frames : int
+        Files of several frames of which only the first one was asked for, and the others.
     """
 
     written: int
     skipped: list[Skipped]
     n_skipped: int
     rows: dict[str, int]
+    unused_files: int = 0
+    unused_frames: int = 0
 
 
 def write_images(
@@ -113,12 +107,21 @@ def write_images(
     rows, store = {name: outlines[name].shape[0] for name in plan.arrays}, partial / "store"
     if accept is not None:
         accept(rows)
-    write_store(store, outlines, {"sources": counts, "skipped": n_skipped}, client=client, workers=workers)
+    attributes: dict[str, Any] = {"sources": counts, "skipped": n_skipped}
+    unused = {name: sum(getattr(r, f"unused_{name}") for r in records) for name in ("files", "frames")}
+    if unused["files"]:
+        attributes["unused"] = unused
+        logger.warning(
+            "%d file(s) hold %d frames or pages behind their first one, which are not used; frames='all' "
+            "(--frames all) makes each of them a row",
+            *unused.values(),
+        )
+    write_store(store, outlines, attributes, client=client, workers=workers)
     skipped = list(itertools.islice(itertools.chain.from_iterable(map(read_skipped, parts)), LISTED))
     _list_skipped(store / plan.arrays[0] / SKIPPED_FILE, skipped)
     _publish(store, target, partial / "replaced", overwrite)
     shutil.rmtree(partial)
-    return Report(written, skipped, n_skipped, rows)
+    return Report(written, skipped, n_skipped, rows, unused["files"], unused["frames"])
 
 
 def _begin(partial: Path, plan: Plan) -> tuple[int, ...]:
@@ -146,10 +149,10 @@ def _first_shape(plan: Plan) -> tuple[int, ...]:
     first = ""
     for source in plan.sources:
         for entry in source.entries():
-            outcome = decode(entry, plan.shaping)
-            if not isinstance(outcome, str):
-                return outcome.shape
-            first = first or f"the first is {entry.name!r}: {outcome}"
+            for frame in decode(entry, plan.shaping):
+                if frame.pixels is not None:
+                    return frame.pixels.shape
+                first = first or f"the first is {entry.name!r}: {frame.reason}"
     raise ValueError(f"no image could be read from {len(plan.sources)} source(s); {first or 'they hold no files'}")
 
 

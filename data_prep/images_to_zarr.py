@@ -1,7 +1,7 @@
 """Turns folders, tar and zip archives of images into one uint8 Zarr array of shape (N, height, width, channels).
 
     python -m data_prep.images_to_zarr SOURCE [SOURCE ...] TARGET.zarr [--size H W] [--channels 1|3]
-        [--test-share 0.05 --seed 0] [--cluster URL]
+        [--frames first|all] [--test-share 0.05 --seed 0] [--cluster URL]
 
 Sources keep their given order, archives the order of their members, folders are sorted by path. Images that cannot be
 used are skipped and reported, never replaced. An interrupted call goes on when it is made again. Imports
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data_prep.image_decoding import Shaping
+from data_prep.image_decoding import FRAMES, Shaping
 from data_prep.image_plan import Plan
 from data_prep.image_sources import open_sources, require_apart
 from data_prep.image_store import Report, write_images
@@ -36,6 +36,7 @@ def images_to_zarr(
     *,
     size: tuple[int, int] | None = None,
     channels: int = 3,
+    frames: str = "first",
     rows_per_chunk: int | None = None,
     test_share: float | None = None,
     seed: int = 0,
@@ -57,6 +58,9 @@ def images_to_zarr(
         images that differ in size from the first one are skipped.
     channels : {1, 3}
         Grey or RGB. Transparency is dropped.
+    frames : {"first", "all"}
+        Of files with several frames or pages (TIFF, GIF, animated PNG and WebP), the first one becomes a row, and the
+        report counts the others; or each frame does, all of them on one side of a split.
     rows_per_chunk : int, optional
         Images per Zarr chunk; by default about 2 MiB of them. A shard holds 32 chunks.
     test_share : float, optional
@@ -78,7 +82,8 @@ def images_to_zarr(
     -------
     Report
         The number of rows written and what was skipped. The store keeps both: its attributes count per source, and
-        ``skipped.jsonl`` (in ``train`` where there are two arrays) lists the first 100,000 names and reasons.
+        ``skipped.jsonl`` (in ``train`` where there are two arrays) lists the first 100,000 names and reasons. Frames
+        that were not used are counted in the attribute ``unused``.
 
     Raises
     ------
@@ -92,15 +97,16 @@ def images_to_zarr(
 
     Notes
     -----
-    The orientation an image states in its EXIF data is applied; of several frames the first one is taken. Images with
-    more than 8 bits in their only channel are skipped, as narrowing them needs a choice of range. Names are labels: two
-    images of one name in an archive are two rows, on the same side of a split.
+    The orientation an image states in its EXIF data is applied. Images with more than 8 bits in their only channel are
+    skipped, as narrowing them needs a choice of range. Names are labels: two images of one name in an archive are two
+    rows, on the same side of a split. Smaller copies and masks in a TIFF, and further pictures in a JPEG (previews,
+    gain maps), are no frames.
     """
     for name, value in {"rows_per_chunk": rows_per_chunk, "workers": workers}.items():
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     split = None if test_share is None else HashSplit(test_share, seed)
-    shaping = Shaping(size, channels)
+    shaping = Shaping(size, channels, frames=frames)
     target = Path(target).absolute()
     _check_target(target, [Path(source) for source in sources], overwrite)
     plan = Plan(tuple(open_sources(sources)), shaping, split=split, rows_per_chunk=rows_per_chunk)
@@ -127,6 +133,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("target", metavar="TARGET.zarr", help="store to create")
     parser.add_argument("--size", nargs=2, type=int, metavar=("H", "W"), help="crop around the centre and resize")
     parser.add_argument("--channels", type=int, choices=(1, 3), default=3, help="grey or RGB (default: 3)")
+    parser.add_argument(
+        "--frames", choices=FRAMES, default="first", help="of files with several frames or pages (default: first)"
+    )
     parser.add_argument("--rows-per-chunk", type=int, metavar="N", help="images per chunk (default: about 2 MiB)")
     parser.add_argument("--test-share", type=float, metavar="SHARE", help="draw a test split: arrays train and test")
     parser.add_argument("--seed", type=int, default=0, help="of the test split (default: 0)")
@@ -157,7 +166,8 @@ def print_report(report: Report) -> None:
         # Names come from foreign archives: control characters must not reach the terminal.
         print(f"skipped {name!a}: {reason!a}", file=sys.stderr)
     sides = ", ".join(f"{n} {side}" for side, n in report.rows.items() if side)
-    print(f"{report.written} images written{f' ({sides})' if sides else ''}, {report.n_skipped} skipped")
+    unused = f", {report.unused_frames} frames of {report.unused_files} file(s) not used" if report.unused_files else ""
+    print(f"{report.written} images written{f' ({sides})' if sides else ''}, {report.n_skipped} skipped{unused}")
 
 
 if __name__ == "__main__":
