@@ -1,16 +1,18 @@
-"""Turns arrays in files (`.npy`, `.h5`, `.parquet`) into one sharded Zarr array of rows.
+"""Turns arrays in files (`.npy`, `.h5`, `.parquet`) and folders of them into one sharded Zarr array of rows.
 
     python -m data_prep.arrays_to_zarr SOURCE [SOURCE ...] TARGET.zarr [--dataset NAME] [--columns A,B]
-        [--test-share 0.05 --seed 0] [--cluster URL]
+        [--dtype float32] [--allow-nonfinite] [--test-share 0.05 --seed 0] [--cluster URL]
 
 Rows keep the order of the sources, and their dtype. A task writes one shard; shards that are there already are not
-written again, so that the same call goes on after an interruption. Imports `table_sources`,
-`splits`, `shards` and `tasks`.
+written again, so that the same call goes on after an interruption. Imports `table_files`, `table_sources`,
+`table_dtypes`, `file_tables`, `parquet_tables`, `splits`, `shards` and `tasks`.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import itertools
 import json
 import logging
 import os
@@ -20,10 +22,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from data_prep.shards import Outline, Table, partial_of, require_place, write_store
+import numpy as np
+import zarr
+
+from data_prep.file_tables import listed
+from data_prep.parquet_tables import ParquetTable
+from data_prep.shards import Outline, Table, partial_of, require_apart, require_place, write_store
 from data_prep.splits import TEST, TRAIN, HashSplit, SideTable
-from data_prep.table_sources import open_tables
+from data_prep.table_dtypes import ConvertedTable, stated_dtype, target_of
+from data_prep.table_files import find_files
+from data_prep.table_sources import Source, open_tables
 from data_prep.tasks import with_cluster
+
+logger = logging.getLogger(__name__)
 
 
 def arrays_to_zarr(
@@ -32,6 +43,8 @@ def arrays_to_zarr(
     *,
     dataset: str | None = None,
     columns: Sequence[str] | None = None,
+    dtype: Any = None,
+    allow_nonfinite: bool = False,
     compress: bool = False,
     test_share: float | None = None,
     seed: int = 0,
@@ -43,19 +56,29 @@ def arrays_to_zarr(
     Parameters
     ----------
     sources : sequence of path
-        Files of one row shape; their dtypes are joined to one that holds all of them.
+        Files of one row shape, and folders of such files of one format. Those of a folder, and of the folders in it,
+        are read in the natural order of their paths (``part.2`` before ``part.10``); hidden ones and those whose names
+        begin with an underscore are left out.
     target : path
         The new store. It appears when it is complete; until then it is ``TARGET.partial`` beside it, with which the
         same call goes on.
     dataset : str, optional
         The data set of HDF5 files, where they hold several.
     columns : sequence of str, optional
-        Columns of Parquet files; by default all.
+        Columns of Parquet files; by default all but those that hold the index of a frame. The store keeps their names
+        in its attribute ``columns``. Files may have them in any order.
+    dtype : dtype, optional
+        Of the store, an integer or a float of at most 64 bits. Numbers are rounded to a float's digits; those out of
+        its range, and fractions where it is an integer, end the call. By default that of the sources, or one to which
+        theirs are joined; a whole number that it would round (int64 with float32) ends the call.
+    allow_nonfinite : bool
+        Keep NaN and infinity, which fits refuse. By default they end the call.
     compress : bool
         Compress chunks by Zstandard. Pixels and measured floats hardly shrink, and every pass would pay for it.
     test_share : float, optional
         The store becomes a group of two arrays, ``train`` and ``test``, and this share of the rows is drawn for
-        ``test`` by a hash of `seed`, the name of the source and the number of the row in it.
+        ``test`` by a hash of `seed`, the name of the source and the number of the row in it; for a file of a folder the
+        name is its path in the folder.
     seed : int
         Of `test_share`.
     client : distributed.Client, optional
@@ -66,50 +89,89 @@ def arrays_to_zarr(
     Raises
     ------
     ValueError
-        When a source cannot be read as rows, or the partial store is of other sources.
+        When a source cannot be read as rows, a value is missing or not held by the dtype (each with the file and the
+        row), or the partial store is of other sources or options.
     FileExistsError
         When there is something at `target`.
     FileNotFoundError
         When a source, or the folder of `target`, does not exist.
     """
+    stated = None if dtype is None else stated_dtype(dtype)
     split = None if test_share is None else HashSplit(test_share, seed)
     target = Path(target).absolute()
     require_place(target)
-    tables = open_tables(sources, dataset, columns)
-    described = [[table.path.name, list(table.shape), table.dtype.str, table.path.stat().st_size] for table in tables]
-    n_features = len(tables[0].shape) - 1
+    require_apart(target, [Path(source) for source in sources if Path(source).is_dir()])
+    found = open_tables(find_files(sources), dataset, columns)
+    _tell_columns(found)
+    to, notices = target_of([source.table for source in found], stated)
+    for notice in notices:
+        logger.warning(notice)
+    tables = [(source.file.key, ConvertedTable(source.table, to, allow_nonfinite)) for source in found]
+    n_features = len(tables[0][1].shape) - 1
     names = ("feature",) if n_features == 1 else tuple(f"feature_{k}" for k in range(n_features))
-    parts = {"": list[Table](tables)}
-    known: list[Any] = [described, compress]
+    parts: dict[str, list[Table]] = {"": [table for _, table in tables]}
     if split is not None:
         sides = {TRAIN: False, TEST: True}
-        parts = {
-            side: [SideTable.of(t, t.path.name, split, is_test) for t in tables] for side, is_test in sides.items()
-        }
-        known.append(asdict(split))
+        parts = {side: [SideTable.of(t, key, split, is_test) for key, t in tables] for side, is_test in sides.items()}
     outlines = {side: Outline(part, ("sample", *names), compress=compress) for side, part in parts.items()}
     partial = partial_of(target)
-    write_store(partial, outlines, {"sources": json.dumps(known)}, client=client, workers=workers)
+    known = [
+        [_description(source) for source in found],
+        {"dtype": to.dtype.str, "stated": to.stated, "allow_nonfinite": allow_nonfinite, "compress": compress},
+        None if split is None else asdict(split),
+    ]
+    attributes: dict[str, Any] = {"sources": json.dumps(known)}
+    if used := _columns(found):
+        attributes["columns"] = list(used)
+    write_store(partial, outlines, attributes, client=client, workers=workers)
     os.rename(partial, target)
     return sum(outline.shape[0] for outline in outlines.values())
+
+
+def _description(source: Source) -> list[Any]:
+    """What tells a source from others, as JSON values."""
+    file, table = source
+    dtypes = [[np.dtype(kind).str, len(list(run))] for kind, run in itertools.groupby(table.dtypes)]
+    return [file.key, list(table.shape), dtypes, file.path.stat().st_size, getattr(table, "dataset", None)]
+
+
+def _columns(sources: Sequence[Source]) -> tuple[str, ...]:
+    """Names of the features; where there are none, that of the column of lists."""
+    tables = [table for _, table in sources if isinstance(table, ParquetTable)]
+    return next((table.columns for table in sorted(tables, key=lambda table: table.lists)), ())
+
+
+def _tell_columns(sources: Sequence[Source]) -> None:
+    """Log which columns become features and which do not, once for all files of which it is the same."""
+    files: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], list[Path]] = {}
+    for file, table in sources:
+        if isinstance(table, ParquetTable):
+            files.setdefault((table.columns, table.left_out, file.partition_keys), []).append(file.path)
+    for (columns, index, keys), paths in files.items():
+        name = f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else str(paths[0])
+        left_out = [f"{column} (the index of a frame)" for column in index]
+        left_out += [f"{key} (in the names of folders only)" for key in keys]
+        logger.info("%s: columns %s%s", name, listed(columns), f"; left out: {listed(left_out)}" if left_out else "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code is 1 after an error, which is one line."""
     parser = argparse.ArgumentParser(prog="python -m data_prep.arrays_to_zarr", description=__doc__)
-    parser.add_argument("sources", nargs="+", help=".npy, .h5, .hdf5, .parquet or .pq files")
+    parser.add_argument("sources", nargs="+", help=".npy, .h5, .hdf5, .parquet or .pq files, or folders of them")
     parser.add_argument("target", help="the new Zarr store")
     parser.add_argument("--dataset", help="data set of HDF5 files")
     parser.add_argument("--columns", help="columns of Parquet files, separated by commas")
+    parser.add_argument("--dtype", help="of the store, such as float32; numbers are rounded to it")
+    parser.add_argument("--allow-nonfinite", action="store_true", help="keep NaN and infinity, which fits refuse")
     parser.add_argument("--compress", action="store_true", help="compress chunks by Zstandard")
     parser.add_argument("--test-share", type=float, help="draw a test split: arrays train and test")
     parser.add_argument("--seed", type=int, default=0, help="of the test split (default: 0)")
     parser.add_argument("--cluster", help="address of a Dask scheduler whose workers write the shards")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    columns = options.columns.split(",") if options.columns else None
-    choices = {"dataset": options.dataset, "columns": columns, "compress": options.compress}
-    choices |= {"test_share": options.test_share, "seed": options.seed}
+    columns = next(csv.reader([options.columns])) if options.columns else None
+    choices = {"dataset": options.dataset, "columns": columns, "compress": options.compress, "dtype": options.dtype}
+    choices |= {"allow_nonfinite": options.allow_nonfinite, "test_share": options.test_share, "seed": options.seed}
     try:
         n_rows = with_cluster(
             options.cluster, lambda client: arrays_to_zarr(options.sources, options.target, client=client, **choices)
@@ -117,7 +179,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(f"{options.target}: {n_rows} rows")
+    used: Any = zarr.open(options.target, mode="r").attrs.get("columns")
+    print(f"{options.target}: {n_rows} rows{f', columns {listed(used)}' if used else ''}")
     return 0
 
 

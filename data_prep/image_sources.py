@@ -101,20 +101,6 @@ def open_sources(paths: Sequence[str | os.PathLike[str]]) -> list[Source]:
     return [_open_source(Path(path)) for path in paths]
 
 
-def require_apart(target: Path, sources: Sequence[Path]) -> None:
-    """Refuse a target that lies in a source or has one in it.
-
-    Raises
-    ------
-    ValueError
-        Naming both.
-    """
-    place = target.resolve()
-    for source in sources:
-        if place.is_relative_to(source.resolve()) or source.resolve().is_relative_to(place):
-            raise ValueError(f"target {target} and source {source} lie inside one another")
-
-
 def _open_source(path: Path) -> Source:
     if not path.exists():
         raise FileNotFoundError(f"source {path} does not exist")

@@ -5,7 +5,7 @@
 
 Sources keep their given order, archives the order of their members, folders are sorted by path. Images that cannot be
 used are skipped and reported, never replaced. An interrupted call goes on when it is made again. Imports
-`image_sources`, `image_decoding`, `image_store`, `splits` and `tasks`.
+`image_sources`, `image_decoding`, `image_store`, `shards`, `splits` and `tasks`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Any
 
 from data_prep.image_decoding import FRAMES, Shaping
 from data_prep.image_plan import Plan
-from data_prep.image_sources import open_sources, require_apart
+from data_prep.image_sources import open_sources
 from data_prep.image_store import Report, write_images
+from data_prep.shards import require_apart
 from data_prep.splits import HashSplit
 from data_prep.tasks import with_cluster
 

@@ -183,6 +183,20 @@ def require_place(target: Path) -> None:
         raise FileExistsError(f"target {target} exists; remove it first")
 
 
+def require_apart(target: Path, sources: Sequence[Path]) -> None:
+    """Refuse a target that lies in a source or has one in it.
+
+    Raises
+    ------
+    ValueError
+        Naming both.
+    """
+    place = target.resolve()
+    for source in sources:
+        if place.is_relative_to(source.resolve()) or source.resolve().is_relative_to(place):
+            raise ValueError(f"target {target} and source {source} lie inside one another")
+
+
 def partial_of(target: Path) -> Path:
     """Where a target lies until it is complete."""
     return target.with_name(target.name + ".partial")
@@ -191,7 +205,7 @@ def partial_of(target: Path) -> Path:
 def _begin(place: Path, outlines: Mapping[str, Outline], attributes: dict[str, Any]) -> None:
     if (place / _MARKER).is_file():
         if dict(zarr.open(place, mode="r").attrs) != attributes:
-            raise ValueError(f"{place} was begun from other sources; remove it to begin anew")
+            raise ValueError(f"{place} was begun from other sources or options; remove it to begin anew")
     else:
         shutil.rmtree(place, ignore_errors=True)  # not even the description of the store was written
         if "" not in outlines:

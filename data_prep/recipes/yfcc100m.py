@@ -19,12 +19,12 @@ from typing import Any
 
 from data_prep.image_decoding import Shaping
 from data_prep.image_plan import Plan
-from data_prep.image_sources import FileList, Source, open_sources, require_apart
+from data_prep.image_sources import FileList, Source, open_sources
 from data_prep.image_store import write_images
 from data_prep.recipes.command import parser, run
 from data_prep.recipes.files import existing
 from data_prep.recipes.paper import DATA_SETS, differences, require
-from data_prep.shards import require_place
+from data_prep.shards import require_apart, require_place
 from data_prep.splits import HashSplit
 
 logger = logging.getLogger(__name__)

@@ -103,7 +103,7 @@ def test_a_partial_store_of_other_sources_is_refused(tmp_path: Path, monkeypatch
     monkeypatch.setattr(shards, "each", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         arrays_to_zarr([npy(tmp_path / "a.npy", ROWS)], tmp_path / "x.zarr")
-    with pytest.raises(ValueError, match=r"x.zarr.partial was begun from other sources; remove it"):
+    with pytest.raises(ValueError, match=r"x.zarr.partial was begun from other sources or options; remove it"):
         arrays_to_zarr([npy(tmp_path / "b.npy", ROWS[:500])], tmp_path / "x.zarr")
 
 

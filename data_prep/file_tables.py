@@ -1,0 +1,64 @@
+"""What a file of rows is to those that convert and write it, and how a file that cannot be read is named.
+
+Imports `shards` for its types, and NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from data_prep.shards import Block
+
+Opened = TypeVar("Opened")
+
+
+class FileTable(Protocol):
+    """Rows of one file, as they are stored there: in one piece, or column by column where columns differ in dtype."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(rows, features...)."""
+        ...
+
+    @property
+    def dtypes(self) -> tuple[np.dtype[Any], ...]:
+        """Of the one piece, or of each column."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of each column; one empty name where there is one piece."""
+        ...
+
+    def pieces(self, start: int, stop: int) -> Iterator[Block]:
+        """Rows ``start:stop``: one array (rows, features...), or one (rows,) per column."""
+        ...
+
+
+def opened(path: Path, open_file: Callable[[], Opened]) -> Opened:
+    """Open a file, or name it in the error."""
+    try:
+        return open_file()
+    except Exception as error:  # each library has errors of its own for files that are damaged
+        raise ValueError(f"{path} cannot be read: {error}") from error
+
+
+def refuse_choices(path: Path, **choices: Any) -> None:
+    """Refuse choices that a file of this kind does not offer."""
+    for name, value in choices.items():
+        if value is not None:
+            raise ValueError(f"{name}={value!r}: {path} has none to choose from")
+
+
+def listed(names: tuple[str, ...] | list[str], most: int = 40) -> str:
+    """Return names as a text that stays readable."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,201 @@
+"""Rows of Parquet files. Imports `file_tables`, `shards` for its types, NumPy and pyarrow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_prep.file_tables import listed, opened, refuse_choices
+from data_prep.shards import Block
+
+# Names that pandas and Dask give to an index without a name; other programs keep the column and drop the metadata.
+_INDEX_NAMES = re.compile(r"__index_level_\d+__|__null_dask_index__")
+
+
+@dataclass(frozen=True)
+class ParquetTable:
+    """Columns of a Parquet file: one column of lists of equal length, or numeric columns side by side.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    columns : tuple of str
+        That are read.
+    left_out : tuple of str
+        Columns of a frame's index, which were not asked for.
+    lists : bool
+        Whether the column holds lists.
+    shape : (int, int)
+        Rows and features.
+    dtypes : tuple of dtype
+        Of the values of the lists, or of each column.
+    row_groups : tuple of int
+        First rows of the file's row groups, and its end.
+    """
+
+    path: Path
+    columns: tuple[str, ...]
+    left_out: tuple[str, ...]
+    lists: bool
+    shape: tuple[int, ...]
+    dtypes: tuple[np.dtype[Any], ...]
+    row_groups: tuple[int, ...]
+
+    @classmethod
+    def open(cls, path: Path, dataset: str | None, columns: Sequence[str] | None) -> ParquetTable:
+        """Read the footer, and one row to see how long its lists are."""
+        import pyarrow.parquet as pq
+
+        refuse_choices(path, dataset=dataset)
+        with opened(path, lambda: pq.ParquetFile(path)) as file:
+            schema, metadata = file.schema_arrow, file.metadata
+            left_out = () if columns else opened(path, lambda: _index_columns(schema))
+            names = tuple(columns) if columns else tuple(name for name in schema.names if name not in left_out)
+            _require_columns(path, schema, names)
+            lists = len(names) == 1 and _is_list(schema.field(names[0]).type)
+            kinds = [schema.field(names[0]).type.value_type] if lists else [schema.field(name).type for name in names]
+            dtypes = tuple(np.dtype(kind.to_pandas_dtype()) for kind in kinds)
+            ends = np.cumsum([0, *(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))])
+            width = len(names)
+            if lists:
+                first = next(file.iter_batches(1, columns=list(names)), None)
+                width = 0 if first is None else _unlisted(path, 0, first[names[0]], names[0], None).shape[1]
+            else:
+                _refuse_gaps(path, file, names, ends)
+        row_groups = tuple(int(end) for end in ends)
+        return cls(path, names, left_out, lists, (row_groups[-1], width), dtypes, row_groups)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns; empty for lists."""
+        return ("",) if self.lists else self.columns
+
+    def in_order_of(self, other: ParquetTable) -> ParquetTable:
+        """Return this table with its columns in the order of another one.
+
+        Raises
+        ------
+        ValueError
+            When they do not have the same columns.
+        """
+        mine, theirs = set(self.columns), set(other.columns)
+        if mine != theirs:
+            sides = [(self, mine - theirs, other), (other, theirs - mine, self)]
+            texts = [f"{a.path} has {listed(sorted(more), 5)}, which {b.path} has not" for a, more, b in sides if more]
+            raise ValueError(f"{'; '.join(texts)}; choose columns that all files have")
+        places = [self.columns.index(name) for name in other.columns]
+        return replace(self, columns=other.columns, dtypes=tuple(self.dtypes[place] for place in places))
+
+    def pieces(self, start: int, stop: int) -> Iterator[Block]:
+        """Rows from the row groups that hold them."""
+        import pyarrow.parquet as pq
+
+        groups = [g for g in range(len(self.row_groups) - 1) if self._overlaps(g, start, stop)]
+        offset = self.row_groups[groups[0]]
+        with pq.ParquetFile(self.path) as file:
+            table = file.read_row_groups(groups, columns=list(self.columns), use_threads=False)
+        part = table.slice(start - offset, stop - start)
+        for name in self.columns:
+            column = part[name]
+            if self.lists:
+                yield _unlisted(self.path, start, column, name, self.shape[1])
+            else:
+                _refuse_nulls(self.path, start, column, name)
+                yield column.to_numpy()
+
+    def _overlaps(self, group: int, start: int, stop: int) -> bool:
+        return self.row_groups[group] < stop and self.row_groups[group + 1] > start
+
+
+def _index_columns(schema: Any) -> tuple[str, ...]:
+    """Columns that hold the index of a frame: those that the metadata of pandas names, and those named like one."""
+    stated = (schema.pandas_metadata or {}).get("index_columns", [])
+    return tuple(name for name in schema.names if name in stated or _INDEX_NAMES.fullmatch(name))
+
+
+def _require_columns(path: Path, schema: Any, names: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        raise ValueError(f"{path} has the columns {listed(schema.names)}; found {unknown[0]!r}")
+    if not names:
+        raise ValueError(f"{path} has no columns but {listed(schema.names) or 'none'} of an index; choose columns")
+    twice = [name for name in names if schema.names.count(name) > 1]
+    if twice:
+        raise ValueError(f"{path} has several columns named {twice[0]!r}, expected names of their own")
+    kinds = {name: schema.field(name).type for name in names}
+    if not all(map(_is_number, kinds.values())) and not (len(names) == 1 and _is_list(kinds[names[0]])):
+        others = [name for name, kind in kinds.items() if not _is_number(kind)]
+        described = listed([f"{name} ({kind})" for name, kind in kinds.items()])
+        raise ValueError(
+            f"{path}: the columns {described} are neither one column of lists of numbers nor numeric columns, because "
+            f"of {listed(others)}; choose columns that are"
+        )
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow.types as at
+
+    return bool(at.is_integer(kind) or at.is_floating(kind) or at.is_boolean(kind))
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow.types as at
+
+    lists = at.is_list(kind) or at.is_large_list(kind) or at.is_fixed_size_list(kind)
+    return bool(lists and _is_number(kind.value_type))
+
+
+def _refuse_gaps(path: Path, file: Any, names: Sequence[str], ends: npt.NDArray[np.int64]) -> None:
+    """Refuse columns whose statistics count rows without a value."""
+    metadata = file.metadata
+    leaves = {metadata.schema.column(k).path: k for k in range(metadata.num_columns)}
+    for name in names:
+        found = [metadata.row_group(g).column(leaves[name]).statistics for g in range(metadata.num_row_groups)]
+        counts = [s.null_count if s is not None and s.has_null_count else 0 for s in found]
+        if any(counts):
+            group = int(np.flatnonzero(counts)[0])
+            column = file.read_row_group(group, columns=[name])[name]
+            _refuse_nulls(path, int(ends[group]), column, name, f"{sum(counts)} of {ends[-1]} rows have none")
+
+
+def _refuse_nulls(path: Path, start: int, column: Any, name: str, count: str = "") -> None:
+    if column.null_count:
+        row = start + int(np.argmax(column.is_null().to_numpy()))
+        count = count or f"{column.null_count} of the rows {start} to {start + len(column) - 1} have none"
+        raise ValueError(f"{path}: row {row} has no value in column {name!r} ({count}); leave such rows out")
+
+
+def _unlisted(path: Path, start: int, column: Any, name: str, width: int | None) -> Block:
+    """Rows (n, D) of a column of lists whose first row is row `start` of the file."""
+    import pyarrow as pa
+
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    lists = pa.concat_arrays(chunks) if len(chunks) != 1 else chunks[0]
+    if lists.null_count:
+        _refuse_nulls(path, start, pa.chunked_array([lists]), name)
+    lengths = _lengths(lists)
+    width = int(lengths[0]) if width is None else width
+    if (lengths != width).any():
+        row = int(np.argmax(lengths != width))
+        raise ValueError(f"{path}: row {start + row} has {lengths[row]} values in {name!r}, expected {width}")
+    values = lists.flatten()
+    if values.null_count:
+        row = start + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // width
+        raise ValueError(f"{path}: row {row} has a gap in column {name!r}")
+    flat: Block = values.to_numpy(zero_copy_only=False)
+    return flat.reshape(len(lists), width)
+
+
+def _lengths(lists: Any) -> npt.NDArray[np.int64]:
+    fixed = getattr(lists.type, "list_size", None)
+    if fixed is not None:
+        return np.full(len(lists), fixed, np.int64)
+    offsets: Block = lists.offsets.to_numpy()
+    return np.diff(offsets).astype(np.int64)
