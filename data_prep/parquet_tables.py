@@ -125,7 +125,8 @@ def _require_columns(path: Path, schema: Any, names: Sequence[str]) -> None:
     if unknown:
         raise ValueError(f"{path} has the columns {listed(schema.names)}; found {unknown[0]!r}")
     if not names:
-        raise ValueError(f"{path} has no columns but {listed(schema.names) or 'none'} of an index; choose columns")
+        index = f" but {listed(schema.names)}, the index of a frame; choose columns" if schema.names else ""
+        raise ValueError(f"{path} has no columns{index}")
     twice = [name for name in names if schema.names.count(name) > 1]
     if twice:
         raise ValueError(f"{path} has several columns named {twice[0]!r}, expected names of their own")
