@@ -143,20 +143,27 @@ def _columns(sources: Sequence[Source]) -> tuple[str, ...]:
 
 def _tell_columns(sources: Sequence[Source]) -> None:
     """Log which columns become features and which do not, once for all files of which it is the same."""
-    files: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], list[Path]] = {}
+    used: dict[tuple[str, ...], list[Path]] = {}
+    left_out: dict[tuple[str, ...], list[Path]] = {}
     for file, table in sources:
         if isinstance(table, ParquetTable):
-            files.setdefault((table.columns, table.left_out, file.partition_keys), []).append(file.path)
-    for (columns, index, keys), paths in files.items():
-        name = f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else str(paths[0])
-        left_out = [f"{column} (the index of a frame)" for column in index]
-        left_out += [f"{key} (in the names of folders only)" for key in keys]
-        logger.info("%s: columns %s%s", name, listed(columns), f"; left out: {listed(left_out)}" if left_out else "")
+            used.setdefault(table.columns, []).append(file.path)
+            names = [f"{name} (the index of a frame)" for name in table.left_out]
+            names += [f"{name} (in the names of folders only)" for name in file.partition_keys]
+            left_out.setdefault(tuple(names), []).append(file.path)
+    for meaning, groups in {"columns": used, "left out": left_out}.items():
+        for columns, paths in groups.items():
+            if columns:
+                more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+                logger.info("%s%s: %s %s", paths[0], more, meaning, listed(columns))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code is 1 after an error, which is one line."""
-    parser = argparse.ArgumentParser(prog="python -m data_prep.arrays_to_zarr", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.arrays_to_zarr",
+        description="Turn files of rows (NumPy, HDF5, Parquet), and folders of them, into one Zarr array.",
+    )
     parser.add_argument("sources", nargs="+", help=".npy, .h5, .hdf5, .parquet or .pq files, or folders of them")
     parser.add_argument("target", help="the new Zarr store")
     parser.add_argument("--dataset", help="data set of HDF5 files")
@@ -180,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     used: Any = zarr.open(options.target, mode="r").attrs.get("columns")
-    print(f"{options.target}: {n_rows} rows{f', columns {listed(used)}' if used else ''}")
+    print(f"{options.target}: {n_rows} rows{f', columns {listed(used, 12)}' if used else ''}")
     return 0
 
 

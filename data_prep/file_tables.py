@@ -59,6 +59,6 @@ def refuse_choices(path: Path, **choices: Any) -> None:
             raise ValueError(f"{name}={value!r}: {path} has none to choose from")
 
 
-def listed(names: tuple[str, ...] | list[str], most: int = 40) -> str:
+def listed(names: tuple[str, ...] | list[str], most: int = 100) -> str:
     """Return names as a text that stays readable."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

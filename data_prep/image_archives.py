@@ -99,7 +99,8 @@ def _damage_named(path: Path) -> Iterator[None]:
     try:
         yield
     except _ARCHIVE_ERRORS as error:
-        raise ValueError(f"{path} is damaged or not a tar or zip archive: {error}") from error
+        reason = " ".join(str(error).split())  # tarfile lists on several lines what it has tried
+        raise ValueError(f"{path} is damaged or not a tar or zip archive: {reason}") from error
 
 
 class _Header(tarfile.TarInfo):

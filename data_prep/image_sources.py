@@ -1,4 +1,4 @@
-"""Opens sources of images: folders, texts that name files, tar and zip archives.
+"""Opens sources of images: folders, single files, texts that name files, tar and zip archives.
 
 Nothing is extracted and no link is followed. A source yields entries in a fixed order, and cuts itself into parts that
 yield the same. Imports `image_archives`, `image_entries` and the standard library.
@@ -19,6 +19,7 @@ from data_prep.image_archives import Archive, ZipArchive
 from data_prep.image_entries import Entry, base_name, digest_of, file_entry, file_fingerprint
 
 FILES_PER_PART = 4096
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff")
 
 
 @dataclass(frozen=True)
@@ -91,14 +92,25 @@ Source = Folder | FileList | Archive | ZipArchive
 
 
 def open_sources(paths: Sequence[str | os.PathLike[str]]) -> list[Source]:
-    """Return one source per path, in the given order.
+    """Return one source per folder, archive, and run of image files of one folder, in the given order.
 
     Raises
     ------
     FileNotFoundError
         When a path does not exist.
     """
-    return [_open_source(Path(path)) for path in paths]
+    found: list[Source] = []
+    for folder, run in itertools.groupby(map(Path, paths), _folder_of_image):
+        if folder is None:
+            found += map(_open_source, run)
+        else:
+            found.append(Folder(folder, tuple(path.name for path in run)))
+    return found
+
+
+def _folder_of_image(path: Path) -> Path | None:
+    """Where an image file lies, by the ending of its name; None for anything else."""
+    return path.parent if path.suffix.lower() in IMAGE_ENDINGS and path.is_file() else None
 
 
 def _open_source(path: Path) -> Source:

@@ -50,7 +50,7 @@ def images_to_zarr(
     Parameters
     ----------
     sources : sequence of path
-        Folders and archives (`.tar`, `.tar.gz`, `.zip`).
+        Folders, archives (`.tar`, `.tar.gz`, `.zip`) and image files.
     target : path
         The new store. It appears when it is complete; until then ``TARGET.partial`` beside it holds decoded parts, with
         which the same call goes on. It needs twice the space of the store.
@@ -130,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m data_prep.images_to_zarr",
         description="Turn folders, tar and zip archives of images into a uint8 Zarr array (N, height, width, channel).",
     )
-    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="folder, .tar, .tar.gz or .zip")
+    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="folder, .tar, .tar.gz or .zip, or an image")
     parser.add_argument("target", metavar="TARGET.zarr", help="store to create")
     parser.add_argument("--size", nargs=2, type=int, metavar=("H", "W"), help="crop around the centre and resize")
     parser.add_argument("--channels", type=int, choices=(1, 3), default=3, help="grey or RGB (default: 3)")

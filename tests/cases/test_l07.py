@@ -49,7 +49,8 @@ def test_nested_folders_are_read_and_their_keys_are_told(tmp_path: Path, caplog:
     with caplog.at_level(logging.INFO, "data_prep"):
         arrays_to_zarr([folder], tmp_path / "x.zarr")
     np.testing.assert_array_equal(stored(tmp_path / "x.zarr"), ROWS)
-    assert "and 7 more: columns x0, x1, x2; left out: year (in the names of folders only), _month" in caplog.text
+    assert "part.0.parquet and 7 more: columns x0, x1, x2\n" in caplog.text
+    assert "and 7 more: left out year (in the names of folders only), _month (in the names" in caplog.text
 
 
 def test_folders_and_files_are_joined(tmp_path: Path) -> None:

@@ -48,10 +48,10 @@ def test_the_index_is_left_out(tmp_path: Path, name: str, caplog: pytest.LogCapt
         arrays_to_zarr([source], tmp_path / "x.zarr")
     np.testing.assert_array_equal(stored(tmp_path / "x.zarr"), frame.to_numpy() if expected is None else expected)
     assert zarr.open_array(tmp_path / "x.zarr", mode="r").attrs["columns"] == ["u", "w"]
-    line = next(record.getMessage() for record in caplog.records if "columns u, w" in record.getMessage())
-    for column in left_out:
-        assert f"{column} (the index of a frame)" in line.partition("left out:")[2]
-    assert ("left out" in line) == bool(left_out)
+    told = [record.getMessage() for record in caplog.records if record.name == "data_prep.arrays_to_zarr"]
+    assert told[0] == f"{source}: columns u, w"
+    names = ", ".join(f"{column} (the index of a frame)" for column in left_out)
+    assert told[1:] == ([f"{source}: left out {names}"] if left_out else [])
 
 
 def test_an_index_that_is_asked_for_is_a_feature(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

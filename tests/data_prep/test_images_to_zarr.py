@@ -27,6 +27,18 @@ def test_folder_and_archives_give_the_same_array(tmp_path: Path, five_images: di
         np.testing.assert_array_equal(rows(tmp_path / f"{name}.zarr"), [noise(seed) for seed in range(5)])
 
 
+def test_image_files_are_sources(tmp_path: Path, five_images: dict[str, bytes]) -> None:
+    folder = write_folder(tmp_path / "folder", five_images)
+    archive = write_tar(tmp_path / "images.tar", {"x.png": encoded(noise(9))})
+    (folder / "link.png").symlink_to(folder / "b.png")
+    sources = [folder / "d.png", folder / "b.png", archive, folder / "a/1.png", folder / "link.png"]
+    report = images_to_zarr(sources, tmp_path / "out.zarr")
+    np.testing.assert_array_equal(rows(tmp_path / "out.zarr"), [noise(seed) for seed in (4, 2, 9, 1)])
+    assert report.skipped == [("folder/link.png", "a link, not followed")]
+    names = [source["name"] for source in zarr.open_array(tmp_path / "out.zarr", mode="r").attrs["sources"]]
+    assert names == ["folder", "images.tar", "a", "folder"]
+
+
 def test_order_is_that_of_sources_and_members(tmp_path: Path) -> None:
     late = write_tar(tmp_path / "late.tar", {"z.png": encoded(noise(0)), "a.png": encoded(noise(1))})
     early = write_folder(tmp_path / "early", {"b.png": encoded(noise(3)), "a.png": encoded(noise(2))})

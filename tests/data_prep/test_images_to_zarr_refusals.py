@@ -237,6 +237,9 @@ def test_missing_and_foreign_sources_are_named(tmp_path: Path) -> None:
     (tmp_path / "images.zip").write_bytes(b"PK\3\4 and so on" * 100)
     with pytest.raises(ValueError, match=r"images\.zip is damaged or not a tar or zip archive"):
         images_to_zarr([tmp_path / "images.zip"], tmp_path / "out.zarr")
+    (tmp_path / "notes.txt").write_text("text")
+    with pytest.raises(ValueError, match=r"notes\.txt is damaged or not a tar or zip archive: [^\n]*$"):
+        images_to_zarr([tmp_path / "notes.txt"], tmp_path / "out.zarr")
 
 
 @pytest.mark.parametrize(
