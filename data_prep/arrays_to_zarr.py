@@ -27,7 +27,7 @@ import zarr
 
 from data_prep.file_tables import listed
 from data_prep.parquet_tables import ParquetTable
-from data_prep.shards import Outline, Table, partial_of, require_apart, require_place, write_store
+from data_prep.shards import Outline, Table, listed_sources, partial_of, require_apart, require_place, write_store
 from data_prep.splits import TEST, TRAIN, HashSplit, SideTable
 from data_prep.table_dtypes import ConvertedTable, stated_dtype, target_of
 from data_prep.table_files import find_files
@@ -38,11 +38,11 @@ logger = logging.getLogger(__name__)
 
 
 def arrays_to_zarr(
-    sources: Sequence[str | os.PathLike[str]],
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     target: str | os.PathLike[str],
     *,
     dataset: str | None = None,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     dtype: Any = None,
     allow_nonfinite: bool = False,
     compress: bool = False,
@@ -55,7 +55,7 @@ def arrays_to_zarr(
 
     Parameters
     ----------
-    sources : sequence of path
+    sources : path or sequence of path
         Files of one row shape, and folders of such files of one format. Those of a folder, and of the folders in it,
         are read in the natural order of their paths (``part.2`` before ``part.10``); hidden ones and those whose names
         begin with an underscore are left out.
@@ -64,7 +64,7 @@ def arrays_to_zarr(
         same call goes on.
     dataset : str, optional
         The data set of HDF5 files, where they hold several.
-    columns : sequence of str, optional
+    columns : str or sequence of str, optional
         Columns of Parquet files; by default all but those that hold the index of a frame. The store keeps their names
         in its attribute ``columns``. Files may have them in any order.
     dtype : dtype, optional
@@ -98,10 +98,11 @@ def arrays_to_zarr(
     """
     stated = None if dtype is None else stated_dtype(dtype)
     split = None if test_share is None else HashSplit(test_share, seed)
-    target = Path(target).absolute()
+    columns = [columns] if isinstance(columns, str) else columns
+    paths, target = listed_sources(sources), Path(target).absolute()
     require_place(target)
-    require_apart(target, [Path(source) for source in sources if Path(source).is_dir()])
-    found = open_tables(find_files(sources), dataset, columns)
+    require_apart(target, [path for path in paths if path.is_dir()])
+    found = open_tables(find_files(paths), dataset, columns)
     _tell_columns(found)
     to, notices = target_of([source.table for source in found], stated)
     for notice in notices:

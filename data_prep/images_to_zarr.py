@@ -22,7 +22,7 @@ from data_prep.image_decoding import FRAMES, Shaping
 from data_prep.image_plan import Plan
 from data_prep.image_sources import open_sources
 from data_prep.image_store import Report, write_images
-from data_prep.shards import require_apart
+from data_prep.shards import listed_sources, require_apart
 from data_prep.splits import HashSplit
 from data_prep.tasks import with_cluster
 
@@ -32,7 +32,7 @@ PRINTED = 1000
 
 
 def images_to_zarr(
-    sources: Sequence[str | os.PathLike[str]],
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     target: str | os.PathLike[str],
     *,
     size: tuple[int, int] | None = None,
@@ -49,7 +49,7 @@ def images_to_zarr(
 
     Parameters
     ----------
-    sources : sequence of path
+    sources : path or sequence of path
         Folders, archives (`.tar`, `.tar.gz`, `.zip`) and image files.
     target : path
         The new store. It appears when it is complete; until then ``TARGET.partial`` beside it holds decoded parts, with
@@ -108,9 +108,9 @@ def images_to_zarr(
             raise ValueError(f"{name} must be at least 1, got {value}")
     split = None if test_share is None else HashSplit(test_share, seed)
     shaping = Shaping(size, channels, frames=frames)
-    target = Path(target).absolute()
-    _check_target(target, [Path(source) for source in sources], overwrite)
-    plan = Plan(tuple(open_sources(sources)), shaping, split=split, rows_per_chunk=rows_per_chunk)
+    paths, target = listed_sources(sources), Path(target).absolute()
+    _check_target(target, paths, overwrite)
+    plan = Plan(tuple(open_sources(paths)), shaping, split=split, rows_per_chunk=rows_per_chunk)
     return write_images(plan, target, client=client, workers=workers, overwrite=overwrite)
 
 

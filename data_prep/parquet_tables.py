@@ -157,13 +157,17 @@ def _refuse_gaps(path: Path, file: Any, names: Sequence[str], ends: npt.NDArray[
     """Refuse columns whose statistics count rows without a value."""
     metadata = file.metadata
     leaves = {metadata.schema.column(k).path: k for k in range(metadata.num_columns)}
-    for name in names:
-        found = [metadata.row_group(g).column(leaves[name]).statistics for g in range(metadata.num_row_groups)]
-        counts = [s.null_count if s is not None and s.has_null_count else 0 for s in found]
-        if any(counts):
-            group = int(np.flatnonzero(counts)[0])
-            column = file.read_row_group(group, columns=[name])[name]
-            _refuse_nulls(path, int(ends[group]), column, name, f"{sum(counts)} of {ends[-1]} rows have none")
+    counts = np.zeros((metadata.num_row_groups, len(names)), np.int64)
+    for group, counted in enumerate(counts):
+        described = metadata.row_group(group)
+        for k, name in enumerate(names):
+            statistics = described.column(leaves[name]).statistics
+            counted[k] = statistics.null_count or 0 if statistics is not None else 0
+    if counts.any():
+        column = int(np.flatnonzero(counts.any(axis=0))[0])
+        group, total = int(np.flatnonzero(counts[:, column])[0]), counts[:, column].sum()
+        values = file.read_row_group(group, columns=[names[column]])[names[column]]
+        _refuse_nulls(path, int(ends[group]), values, names[column], f"{total} of {ends[-1]} rows have none")
 
 
 def _refuse_nulls(path: Path, start: int, column: Any, name: str, count: str = "") -> None:

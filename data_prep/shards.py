@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -173,6 +173,20 @@ def write_shard(shard: Shard) -> None:
 def _is_copied(table: Table, dtype: np.dtype[Any]) -> bool:
     """Whether the bytes of a table are those of an array of this dtype; Zarr stores little-endian values."""
     return isinstance(table, RawTable) and table.dtype == dtype and (dtype.itemsize == 1 or sys.byteorder == "little")
+
+
+def listed_sources(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Return the sources as paths; a single one needs no list.
+
+    Raises
+    ------
+    ValueError
+        When there are none.
+    """
+    found = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
+    if not found:
+        raise ValueError("sources: found none, expected at least one path")
+    return [Path(source) for source in found]
 
 
 def require_place(target: Path) -> None:

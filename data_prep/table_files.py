@@ -49,7 +49,7 @@ class SourceFile(NamedTuple):
         return tuple(part.partition("=")[0] for part in Path(self.key).parts[:-1] if "=" in part)
 
 
-def find_files(sources: Sequence[str | os.PathLike[str]]) -> list[SourceFile]:
+def find_files(sources: Sequence[Path]) -> list[SourceFile]:
     """Files in the order of the sources, those of a folder in the natural order of their paths.
 
     Hidden files of a folder and those whose names begin with an underscore (``_SUCCESS``) are left out.
@@ -61,7 +61,7 @@ def find_files(sources: Sequence[str | os.PathLike[str]]) -> list[SourceFile]:
     ValueError
         When a file has another format than those that are read, or a folder holds several formats or none.
     """
-    return [file for source in sources for file in _files_of(Path(source))]
+    return [file for source in sources for file in _files_of(source)]
 
 
 def _files_of(source: Path) -> list[SourceFile]:

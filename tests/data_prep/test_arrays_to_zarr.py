@@ -163,6 +163,14 @@ def test_choices_in_a_file(tmp_path: Path) -> None:
         arrays_to_zarr([mixed], tmp_path / "z.zarr", dataset="x")
 
 
+def test_one_source_and_one_column_need_no_list(tmp_path: Path) -> None:
+    source = parquet(tmp_path / "b.parquet", {"embedding": lists(ROWS, False), "u": ROWS[:, 0]})
+    for k, one in enumerate((source, str(source), iter([source]))):
+        assert arrays_to_zarr(one, tmp_path / f"{k}.zarr", columns="embedding") == 1000
+    with pytest.raises(ValueError, match="sources: found none, expected at least one path"):
+        arrays_to_zarr([], tmp_path / "x.zarr")
+
+
 def test_links_and_pickles_are_not_followed(tmp_path: Path) -> None:
     secret = hdf5(tmp_path / "secret.h5", x=ROWS)
     with h5py.File(tmp_path / "link.h5", "w") as file:

@@ -39,6 +39,14 @@ def test_image_files_are_sources(tmp_path: Path, five_images: dict[str, bytes]) 
     assert names == ["folder", "images.tar", "a", "folder"]
 
 
+def test_one_source_needs_no_list(tmp_path: Path, five_images: dict[str, bytes]) -> None:
+    folder = write_folder(tmp_path / "folder", five_images)
+    for k, one in enumerate((folder, str(folder))):
+        assert images_to_zarr(one, tmp_path / f"{k}.zarr").written == 5
+    with pytest.raises(ValueError, match="sources: found none, expected at least one path"):
+        images_to_zarr([], tmp_path / "x.zarr")
+
+
 def test_order_is_that_of_sources_and_members(tmp_path: Path) -> None:
     late = write_tar(tmp_path / "late.tar", {"z.png": encoded(noise(0)), "a.png": encoded(noise(1))})
     early = write_folder(tmp_path / "early", {"b.png": encoded(noise(3)), "a.png": encoded(noise(2))})
