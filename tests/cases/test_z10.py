@@ -75,7 +75,7 @@ def watching(client: Client) -> Iterator[tuple[dict[int, list[int]], set[str]]]:
 @pytest.mark.timeout(300)
 def test_more_rows_than_memory(store: str) -> None:
     # A compiler takes 100 MB and more of the process that it works in, once; this is about what rows take.
-    warm_up(Settings(OPTIONS["n_components"], n_factors=OPTIONS["n_factors"]), np.dtype("float32"))
+    warm_up(Settings.paper(OPTIONS["n_components"], n_factors=OPTIONS["n_factors"]), np.dtype("float32"))
     with local_cluster(2, memory_limit=LIMIT) as cluster, Client(cluster, set_as_default=False) as client:
         before = sorted(client.run(os.getpid).values())
         with watching(client) as (sizes, states):

@@ -65,7 +65,7 @@ def test_processes_that_start_together_with_an_empty_cache(tmp_path: Path) -> No
 def test_a_cache_that_cannot_be_locked_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warmup, "_lock_path", lambda: str(tmp_path / "missing" / "folder" / "x.lock"))
     monkeypatch.setattr(warmup, "_warm", set())
-    settings = Settings(3, 1)
+    settings = Settings.paper(3, 1)
     assert warmup.warm_up(settings, np.dtype("float32")) > 0
     assert warmup.warm_up(settings, np.dtype("float32")) == 0
 
@@ -85,7 +85,7 @@ def known():
     found = {f"{m.__name__}.{n}": f for m in modules for n, f in vars(m).items() if isinstance(f, Dispatcher)}
     return {(name, str(types)) for name, f in found.items() for types in f.signatures}
 
-warm_up(Settings(5, n_factors=2), np.dtype("float32"))
+warm_up(Settings.paper(5, n_factors=2), np.dtype("float32"))
 before = known()
 plan.BLOCK_BYTES = plan._SMALLEST_BLOCK_BYTES = 2**14
 rows = np.random.default_rng(0).normal(size=(2000, 6)).astype(np.float32)

@@ -21,7 +21,7 @@ from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.start import write_given_start
 from vmfa_dask.values import Statistics
 
-SETTINGS = Settings(
+SETTINGS = Settings.paper(
     8, 3, truncation=3, neighborhood=4, tol=0, warmup_tol=0, max_warmup_iter=2, max_iter=5, precision="float64"
 )
 ROWS = draw(make_mixture(8, 9, 3, spread=2.0), 700)

@@ -17,7 +17,7 @@ ITERATIONS = 10
 
 
 def exact_settings(c: int, h: int, precision: str) -> Settings:
-    return Settings(
+    return Settings.paper(
         c,
         h,
         truncation=c,
@@ -71,7 +71,7 @@ def guided(seed: int, n_factors: int = 3, **options: Any) -> tuple[Settings, np.
         "precision": "float64",
         "random_state": seed,
     }
-    settings = Settings(10, n_factors, **{**numbers, **options})
+    settings = Settings.paper(10, n_factors, **{**numbers, **options})
     return settings, draw(truth, 1500, seed=seed)
 
 
@@ -135,7 +135,7 @@ def test_rows_that_rest_are_evaluated_on_their_set_alone() -> None:
 def test_a_small_known_mixture_is_recovered() -> None:
     truth = make_mixture(4, 6, 1, seed=5, spread=6.0)
     rows = draw(truth, 6000)
-    settings = Settings(4, 1, truncation=2, tol=1e-7, precision="float64", random_state=1)
+    settings = Settings.paper(4, 1, truncation=2, tol=1e-7, precision="float64", random_state=1)
     training, found = train(make_context(rows, settings, n_groups=2))
     assert training.converged
     order = [int(np.argmin(np.linalg.norm(found.means - mean, axis=1))) for mean in truth.means]
@@ -153,7 +153,7 @@ def permuted(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_permuting_components_permutes_the_result() -> None:
-    settings = Settings(
+    settings = Settings.paper(
         10,
         3,
         truncation=3,

@@ -25,7 +25,7 @@ def exact(kind: str, noise: str, **options: Any) -> Settings:
     """Ten iterations of exact EM in float64."""
     numbers: dict[str, Any] = {"truncation": 4, "tol": 0, "max_iter": 10, "reg_covar": 1e-9, "precision": "float64"}
     factors = 2 if kind == "mfa" else 0
-    return Settings(4, factors, covariance_type=kind, noise=noise, search="exhaustive", **{**numbers, **options})
+    return Settings.paper(4, factors, covariance_type=kind, noise=noise, search="exhaustive", **{**numbers, **options})
 
 
 def start_of(kind: str, noise: str) -> Mixture:
@@ -64,7 +64,7 @@ def test_exact_em_is_that_of_the_textbook(kind: str, noise: str, learn_weights: 
 @pytest.mark.parametrize("search", ["guided", "exhaustive"])
 def test_every_type_is_seeded_trained_and_improves(kind: str, noise: str, search: str) -> None:
     settings = exact(kind, noise, truncation=2, neighborhood=3, random_state=2)
-    settings = Settings(**{**vars(settings), "search": search, "max_warmup_iter": 3})
+    settings = Settings.paper(**{**vars(settings), "search": search, "max_warmup_iter": 3})
     state, found = train(make_context(ROWS, settings))
     energies = free_energies(state)
     assert np.all(np.diff(energies) >= -1e-10)
@@ -78,7 +78,7 @@ def test_every_type_is_seeded_trained_and_improves(kind: str, noise: str, search
 def test_the_floor_holds_for_every_type() -> None:
     rows = np.repeat(np.arange(4.0)[:, None], 3, axis=1)[np.arange(200) % 4]
     for kind, noise in TYPES:
-        settings = Settings(**{**vars(exact(kind, noise, reg_covar=0.25)), "n_factors": 0})
+        settings = Settings.paper(**{**vars(exact(kind, noise, reg_covar=0.25)), "n_factors": 0})
         _, found = train(make_context(rows, settings))
         assert found.noise_variances.min() == 0.25
 
@@ -93,7 +93,7 @@ def test_exhaustive_truncation_keeps_the_best_and_bounds_the_likelihood(truncati
     )
     energies = free_energies(state)
     assert np.all(np.diff(energies) >= -1e-12)
-    guided = Settings(
+    guided = Settings.paper(
         4, 2, truncation=truncation, neighborhood=4, tol=0, max_iter=5, reg_covar=1e-9, precision="float64"
     )
     other, _ = train(
@@ -162,6 +162,7 @@ def test_components_without_rows_take_half_of_another_one(processes: Client, tmp
     """From noise many components are empty at once; they are split until all have rows, in the same bytes anywhere."""
     rows = draw(make_mixture(6, 6, 1, spread=6.0), 900, dtype="float32")
     options: dict[str, Any] = {"n_components": 12, "n_factors": 1, "init_params": "noise", "tol": 0.0, "n_groups": 3}
+    options["preset"] = "paper"  # noise of the size of the data leaves no component without rows
     dropped = fit_local(rows, **options, max_iter=20)
     split = fit_local(rows, **options, max_iter=20, empty_components="split")
     assert len(dropped.dropped) > 0
@@ -181,7 +182,7 @@ def test_components_without_rows_take_half_of_another_one(processes: Client, tmp
 
 
 def test_a_split_leaves_the_density_nearly_as_it_was() -> None:
-    settings = Settings(4, 2, truncation=2, empty_components="split")
+    settings = Settings.paper(4, 2, truncation=2, empty_components="split")
     mixture = make_mixture(4, 8, 2, spread=6.0)
     whole = {n: np.array(getattr(mixture, n)) for n in ("weights", "means", "loadings", "noise_variances")}
     whole["weights"] = np.array([0.5, 0.3, 0.0, 0.2])

@@ -22,7 +22,7 @@ from vmfa_dask.store.exchange import ExchangeFolder, running_kernel
 
 pytestmark = pytest.mark.skipif(running_kernel() is None, reason="moments lie in files where the kernel can be told")
 
-SETTINGS = Settings(8, 3, truncation=3, neighborhood=4, tol=0, warmup_tol=0, max_warmup_iter=2, max_iter=4)
+SETTINGS = Settings.paper(8, 3, truncation=3, neighborhood=4, tol=0, warmup_tol=0, max_warmup_iter=2, max_iter=4)
 ROWS = draw(make_mixture(8, 9, 3, spread=2.0), 700).astype(np.float32)
 BLOCKS = ((0, 3), (3, 6), (6, 8))
 N_GROUPS = 5

@@ -43,7 +43,7 @@ def covers(ranges: tuple[tuple[int, int], ...], n: int) -> bool:
 @pytest.mark.parametrize("chunk_rows", [1, 100, 7777])
 @pytest.mark.parametrize("n_groups", [None, 1, 3, 64])
 def test_every_row_and_component_once(n_rows: int, chunk_rows: int, n_groups: int | None) -> None:
-    plan = make_plan(Shape(n_rows, 3072, chunk_rows=chunk_rows), Settings(10), n_groups)
+    plan = make_plan(Shape(n_rows, 3072, chunk_rows=chunk_rows), Settings.paper(10), n_groups)
     assert covers(plan.groups, n_rows)
     assert covers(plan.component_blocks, 10)
     assert plan.n_rows == n_rows
@@ -53,7 +53,7 @@ def test_every_row_and_component_once(n_rows: int, chunk_rows: int, n_groups: in
 
 
 def test_groups_and_blocks_begin_at_chunks() -> None:
-    plan = make_plan(Shape(50_000, 3072, chunk_rows=500), Settings(100, truncation=3))
+    plan = make_plan(Shape(50_000, 3072, chunk_rows=500), Settings.paper(100, truncation=3))
     assert len(plan.groups) > 1
     assert all(start % 500 == 0 for start, _ in plan.groups)
     assert plan.block_rows % 500 == 0
@@ -62,44 +62,44 @@ def test_groups_and_blocks_begin_at_chunks() -> None:
 def test_groups_are_worth_a_task() -> None:
     """Few components take little time per row, so that a group has many rows; where models are large, few do."""
     rows = Shape(10**6, 3072, chunk_rows=100)
-    few, many = (len(make_plan(rows, Settings(c, truncation=min(3, c))).groups) for c in (2, 200))
+    few, many = (len(make_plan(rows, Settings.paper(c, truncation=min(3, c))).groups) for c in (2, 200))
     assert 10 <= few <= 60
     assert few < many / 3
-    assert len(make_plan(Shape(10**4, 3), Settings(2, truncation=1)).groups) == 2
-    assert len(make_plan(Shape(10**9, 3072), Settings(800)).groups) == 512
+    assert len(make_plan(Shape(10**4, 3), Settings.paper(2, truncation=1)).groups) == 2
+    assert len(make_plan(Shape(10**9, 3072), Settings.paper(800)).groups) == 512
 
 
 def test_few_large_chunks_are_cut() -> None:
-    plan = make_plan(Shape(1000, 8, chunk_rows=600), Settings(10), n_groups=4)
+    plan = make_plan(Shape(1000, 8, chunk_rows=600), Settings.paper(10), n_groups=4)
     assert len(plan.groups) == 4
 
 
 def test_many_components_are_cut_into_blocks() -> None:
-    plan = make_plan(Shape(10**6, 3072), Settings(60_000))
+    plan = make_plan(Shape(10**6, 3072), Settings.paper(60_000))
     assert len(plan.component_blocks) > 1
     assert covers(plan.component_blocks, 60_000)
 
 
 def test_blocks_are_bounded_in_bytes() -> None:
-    plan = make_plan(Shape(10**8, 3072, "float64"), Settings(100))
+    plan = make_plan(Shape(10**8, 3072, "float64"), Settings.paper(100))
     assert plan.block_rows * 3072 * 8 <= BLOCK_BYTES
 
 
 @pytest.mark.parametrize("n_groups", [0, -1])
 def test_no_groups_are_refused(n_groups: int) -> None:
     with pytest.raises(ValueError, match=f"n_groups={n_groups}"):
-        make_plan(Shape(100, 8), Settings(10), n_groups)
+        make_plan(Shape(100, 8), Settings.paper(10), n_groups)
 
 
 def test_plan_is_a_function_of_data_and_settings() -> None:
-    assert make_plan(Shape(5000, 20), Settings(10)) == make_plan(
-        ArrayRows(np.zeros((5000, 20), np.uint8)), Settings(10)
+    assert make_plan(Shape(5000, 20), Settings.paper(10)) == make_plan(
+        ArrayRows(np.zeros((5000, 20), np.uint8)), Settings.paper(10)
     )
 
 
 def test_projection_grows_with_what_it_counts() -> None:
     def project(n_rows: int = 20_000, d: int = 300, c: int = 50, h: int = 5, dtype: str = "uint8") -> dict[str, int]:
-        rows, settings = Shape(n_rows, d, dtype), Settings(c, h)
+        rows, settings = Shape(n_rows, d, dtype), Settings.paper(c, h)
         return projected_bytes(rows, settings, make_plan(rows, settings, 2))
 
     base = project()
@@ -114,7 +114,7 @@ def test_projection_grows_with_what_it_counts() -> None:
 
 @pytest.mark.parametrize(("n_rows", "shard", "unit"), [(50_000, 21_824, 682), (2_000_000, 21_824, 21_824)])
 def test_groups_begin_at_shards_where_they_are_about_equal_all_the_same(n_rows: int, shard: int, unit: int) -> None:
-    plan = make_plan(Shape(n_rows, 3072, chunk_rows=shard, decoded=682), Settings(800), 2)
+    plan = make_plan(Shape(n_rows, 3072, chunk_rows=shard, decoded=682), Settings.paper(800), 2)
     assert all(start % unit == 0 for start, _ in plan.groups)
     sizes = [stop - start for start, stop in plan.groups]
     assert max(sizes) < 1.15 * min(sizes)
@@ -123,13 +123,14 @@ def test_groups_begin_at_shards_where_they_are_about_equal_all_the_same(n_rows: 
 @pytest.mark.parametrize(("chunk", "decoded"), [(1365, 1365), (21_824, 682), (60_000, 500), (50_000, 50_000)])
 def test_no_small_rest_of_a_block_is_left(chunk: int, decoded: int) -> None:
     rows = Shape(50_000, 3072, chunk_rows=chunk, decoded=decoded)
-    plan = make_plan(rows, Settings(800), 2)
+    plan = make_plan(rows, Settings.paper(800), 2)
     assert all(stop - start <= plan.block_rows for start, stop in plan.groups)
     assert plan.block_rows * 3072 < 1.3 * BLOCK_BYTES
 
 
 def test_what_is_decoded_together_is_projected() -> None:
     rows = Shape(400_000, 3072, chunk_rows=400_000)
-    small = projected_bytes(rows, Settings(10), make_plan(rows, Settings(10)))
+    small = projected_bytes(rows, Settings.paper(10), make_plan(rows, Settings.paper(10)))
     rows.reads_parts = False
-    assert projected_bytes(rows, Settings(10), make_plan(rows, Settings(10)))["rows"] >= 400_000 * 3072 > small["rows"]
+    whole = projected_bytes(rows, Settings.paper(10), make_plan(rows, Settings.paper(10)))
+    assert whole["rows"] >= 400_000 * 3072 > small["rows"]

@@ -36,7 +36,7 @@ def rows_of(context: RunContext) -> np.ndarray:
 @pytest.mark.parametrize("n_groups", [1, 3])
 def test_seeds_are_distinct_rows(method: str, n_groups: int) -> None:
     data = images(600, (4, 4, 3))
-    settings = Settings(25, 3, init_params=method, random_state=3)
+    settings = Settings.paper(25, 3, init_params=method, random_state=3)
     context, n_distinct = seeded(data, settings, n_groups)
     rows, mixture = rows_of(context), context.mixture(0)
     assert len(set(rows.tolist())) == 25
@@ -47,14 +47,15 @@ def test_seeds_are_distinct_rows(method: str, n_groups: int) -> None:
 @pytest.mark.parametrize("method", ["afkmc2", "uniform", "k-means++"])
 def test_seeds_do_not_depend_on_the_groups(method: str) -> None:
     data = draw(make_mixture(6, 5, 1), 500)
-    starts = [rows_of(seeded(data, Settings(20, 1, init_params=method, precision="float64"), n)[0]) for n in (1, 2, 7)]
+    settings = Settings.paper(20, 1, init_params=method, precision="float64")
+    starts = [rows_of(seeded(data, settings, n)[0]) for n in (1, 2, 7)]
     np.testing.assert_array_equal(starts[1], starts[0])
     np.testing.assert_array_equal(starts[2], starts[0])
 
 
 def test_other_random_states_give_other_seeds() -> None:
     data = draw(make_mixture(6, 5, 1), 500)
-    starts = [set(rows_of(seeded(data, Settings(20, 1, random_state=k))[0]).tolist()) for k in range(3)]
+    starts = [set(rows_of(seeded(data, Settings.paper(20, 1, random_state=k))[0]).tolist()) for k in range(3)]
     assert starts[0] != starts[1] != starts[2] != starts[0]
 
 
@@ -72,7 +73,7 @@ def test_proposals_are_half_by_distance_and_half_uniform() -> None:
     # Chains of one proposal: every seed but the first is a draw of its own. One row is far from all others.
     data = np.vstack([draw(make_mixture(2, 2, 0), 9), [[-300.0, 3]]])
     n, runs = len(data), 300
-    settings = [Settings(n, 1, chain_length=1, random_state=k, precision="float64") for k in range(runs)]
+    settings = [Settings.paper(n, 1, chain_length=1, random_state=k, precision="float64") for k in range(runs)]
     seeds = np.array([rows_of(seeded(data, s, n_groups=2)[0]) for s in settings])
     distances, firsts = squared_distances(data), np.bincount(seeds[:, 0], minlength=n)
     counts, expected = np.zeros((n, n)), np.zeros((n, n))
@@ -89,7 +90,7 @@ def test_chains_have_the_distribution_of_afkmc2() -> None:
     data = np.array([[0.0, 0], [1, 0], [0, 2], [6, 6], [7, 6], [-6, 3]])
     n, runs, length = len(data), 1000, 4
     second, third = third_seed(data, length)
-    settings = [Settings(3, 1, chain_length=length, random_state=k, precision="float64") for k in range(runs)]
+    settings = [Settings.paper(3, 1, chain_length=length, random_state=k, precision="float64") for k in range(runs)]
     triples = np.array([rows_of(seeded(data, s, n_groups=2)[0]) for s in settings])
     pairs = np.zeros((n, n))
     np.add.at(pairs, (triples[:, 0], triples[:, 1]), 1)
@@ -100,7 +101,7 @@ def test_chains_have_the_distribution_of_afkmc2() -> None:
 
 def test_uniform_seeds_are_uniform() -> None:
     data = draw(make_mixture(2, 3, 1), 12)
-    settings = [Settings(3, 1, init_params="uniform", random_state=k) for k in range(800)]
+    settings = [Settings.paper(3, 1, init_params="uniform", random_state=k) for k in range(800)]
     chosen = np.array([rows_of(seeded(data, s, 1)[0]) for s in settings])
     assert all(len(set(row)) == 3 for row in chosen.tolist())
     for k in range(3):
@@ -109,13 +110,13 @@ def test_uniform_seeds_are_uniform() -> None:
 
 def test_uniform_seeds_may_be_all_rows() -> None:
     data = draw(make_mixture(2, 3, 1), 40)
-    context, _ = seeded(data, Settings(40, 1, init_params="uniform"))
+    context, _ = seeded(data, Settings.paper(40, 1, init_params="uniform"))
     assert sorted(rows_of(context).tolist()) == list(range(40))
 
 
 def test_start_parameters_and_variational_parameters() -> None:
     data = draw(make_mixture(6, 5, 1), 500)
-    settings = Settings(20, 3, truncation=4, neighborhood=6, precision="float64")
+    settings = Settings.paper(20, 3, truncation=4, neighborhood=6, precision="float64")
     context, _ = seeded(data, settings, n_groups=3)
     mixture, graph = context.mixture(0), context.graph(0).neighbors
     np.testing.assert_allclose(mixture.weights, 1 / 20)
@@ -136,7 +137,7 @@ def test_start_parameters_and_variational_parameters() -> None:
 @pytest.mark.parametrize("method", ["afkmc2", "uniform", "k-means++"])
 def test_no_factors_and_one_component(method: str) -> None:
     data = draw(make_mixture(3, 4, 0), 50)
-    context, n_distinct = seeded(data, Settings(1, 0, truncation=1, init_params=method))
+    context, n_distinct = seeded(data, Settings.paper(1, 0, truncation=1, init_params=method))
     assert n_distinct == 1
     assert context.mixture(0).loadings.shape == (1, 0, 4)
     assert not initial_components(context, 0).any()
@@ -146,7 +147,7 @@ def test_narrow_rows_with_a_large_offset_are_shifted() -> None:
     data = draw(make_mixture(3, 4, 1), 200)
     data[:, 1] += 1e6
     for precision, expected in (("float32", data[:, 1].mean()), ("float64", 0.0)):
-        context, _ = seeded(data, Settings(3, 1, precision=precision))
+        context, _ = seeded(data, Settings.paper(3, 1, precision=precision))
         assert context.offset()[1] == pytest.approx(expected, rel=1e-12)
         assert not context.offset()[[0, 2, 3]].any()
 
@@ -154,7 +155,7 @@ def test_narrow_rows_with_a_large_offset_are_shifted() -> None:
 def test_fewer_distinct_rows_than_components_are_counted() -> None:
     data = np.repeat(np.array([[0.0, 0, 0], [5, 5, 5], [9, 0, 9]]), 50, axis=0)
     for method in ("afkmc2", "uniform"):
-        _, n_distinct = seeded(data, Settings(6, 1, init_params=method))
+        _, n_distinct = seeded(data, Settings.paper(6, 1, init_params=method))
         assert 1 < n_distinct <= 3
 
 
@@ -163,7 +164,7 @@ def test_kmeans_plus_plus_draws_by_squared_distance() -> None:
     data = np.vstack([draw(make_mixture(2, 2, 0), 6), [[30.0, 3]]])
     data = np.vstack([data, data[:1]])
     n, runs = len(data), 1200
-    settings = [Settings(3, 0, init_params="k-means++", random_state=k, precision="float64") for k in range(runs)]
+    settings = [Settings.paper(3, 0, init_params="k-means++", random_state=k, precision="float64") for k in range(runs)]
     seeds = np.array([rows_of(seeded(data, s, n_groups=2)[0]) for s in settings])
     distances = squared_distances(data)
     counts, expected = np.zeros((n, n)), np.zeros((n, n))
@@ -181,14 +182,14 @@ def test_kmeans_plus_plus_draws_by_squared_distance() -> None:
 
 def test_kmeans_plus_plus_ends_where_all_rows_are_seeds() -> None:
     data = np.repeat(np.arange(3.0), 20)[:, None] * np.ones(2)
-    context, n_distinct = seeded(data, Settings(6, 0, init_params="k-means++"), 3)
+    context, n_distinct = seeded(data, Settings.paper(6, 0, init_params="k-means++"), 3)
     assert n_distinct == 3
     assert len(rows_of(context)) == 6
 
 
 def test_noise_fills_the_range_of_each_feature() -> None:
     data = draw(make_mixture(6, 3, 1), 500) * np.array([1.0, 10.0, 0.1]) + np.array([0, 0, 5.0])
-    context, _ = seeded(data, Settings(400, 1, init_params="noise", precision="float64"), 2)
+    context, _ = seeded(data, Settings.paper(400, 1, init_params="noise", precision="float64"), 2)
     mixture = context.mixture(0)
     means = mixture.means + mixture.offset
     for d in range(3):
@@ -200,7 +201,7 @@ def test_noise_fills_the_range_of_each_feature() -> None:
 
 def clusters(data: np.ndarray, **numbers: Any) -> tuple[RunContext, np.ndarray]:
     """A start from k-means and factor analyzers, and the cluster of each row."""
-    settings = Settings(6, 2, init_params="k-means+fa", precision="float64", tol=0.0, random_state=1, **numbers)
+    settings = Settings.paper(6, 2, init_params="k-means+fa", precision="float64", tol=0.0, random_state=1, **numbers)
     context, n_distinct = seeded(data, settings, n_groups=3)
     assert n_distinct == 6
     kept = [context.storage.read(POSTERIOR, 0, g)["components"] for g in range(len(context.plan.groups))]
@@ -211,7 +212,7 @@ def test_kmeans_fa_is_what_scikit_learn_finds() -> None:
     """Lloyd's algorithm from the same seeds, and the maximum-likelihood factor analyzer of each cluster."""
     data = draw(make_mixture(6, 8, 2), 1500, dtype="float64")
     context, kept = clusters(data)
-    seeds, _ = seeded(data, Settings(6, 2, precision="float64", random_state=1), n_groups=3)
+    seeds, _ = seeded(data, Settings.paper(6, 2, precision="float64", random_state=1), n_groups=3)
     known = KMeans(6, init=seeds.mixture(0).means, n_init=1, tol=0.0, max_iter=300).fit(data)
     np.testing.assert_array_equal(kept[:, 0], known.labels_)
     mixture = context.mixture(0)
@@ -245,7 +246,7 @@ def test_kmeans_fa_keeps_the_cluster_and_fills_the_rest() -> None:
 )
 def test_kmeans_fa_begins_every_kind_of_run(numbers: dict[str, Any]) -> None:
     data = draw(make_mixture(6, 8, 2), 600)
-    settings = Settings(
+    settings = Settings.paper(
         **{
             "n_components": 6,
             "n_factors": 2,
@@ -264,7 +265,7 @@ def test_kmeans_fa_begins_every_kind_of_run(numbers: dict[str, Any]) -> None:
 @pytest.mark.parametrize("empty", ["drop", "split"])
 def test_clusters_without_rows_are_left_to_the_run(empty: str) -> None:
     data = np.repeat(np.array([[0.0, 1, 2, 3], [5, 6, 7, 9]]), 50, axis=0)
-    context = make_context(data, Settings(8, 1, init_params="k-means+fa", max_iter=2, empty_components=empty))
+    context = make_context(data, Settings.paper(8, 1, init_params="k-means+fa", max_iter=2, empty_components=empty))
     state, mixture = train(context)
     lost = [c for record in state.records for c in (*record.dropped, *record.split)]
     assert lost  # and named, at the M-step after which no row keeps them as its second choice either

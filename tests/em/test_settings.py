@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from vmfa_dask.em.settings import Settings
 
 
-def test_defaults_are_those_of_the_paper() -> None:
-    s = Settings(800)
+def test_the_paper_has_a_name() -> None:
+    s = Settings.paper(800)
     assert (s.n_factors, s.truncation, s.neighborhood, s.random_candidates) == (5, 3, 15, 1)
     assert (s.tol, s.warmup_tol, s.init_params, s.chain_length, s.precision) == (1e-4, 1e-4, "afkmc2", 10, "float32")
     assert s.search_size == 3 * 15 + 1
@@ -25,7 +26,6 @@ def test_defaults_are_those_of_the_paper() -> None:
         ("n_components", True),
         ("n_components", "8"),
         ("n_factors", -1),
-        ("n_factors", None),
         ("truncation", 0),
         ("truncation", 11),
         ("neighborhood", 0),
@@ -77,6 +77,26 @@ def test_bad_numbers_are_refused(name: str, value: object) -> None:
 )
 def test_edges_are_allowed(name: str, value: object) -> None:
     assert getattr(Settings(**{"n_components": 10, name: value}), name) == value
+
+
+def test_defaults_depend_on_other_numbers() -> None:
+    assert (Settings(2).n_factors, Settings(2).truncation) == (5, 2)
+    assert Settings(1).truncation == 1
+    assert Settings(40, covariance_type="diagonal").n_factors == 0
+    assert Settings(40, search="exhaustive").truncation == 40
+    s = Settings(800)
+    assert (s.truncation, s.neighborhood, s.tol, s.reg_covar, s.standardize) == (3, 15, 5e-4, 3e-5, True)
+
+
+def test_scalars_of_numpy_become_those_of_python() -> None:
+    s = Settings(np.int64(8), tol=np.float32(0.5), standardize=np.bool_(False), neighborhood=np.array([3, 2, 1]))
+    kinds = [type(value) for value in (s.n_components, s.tol, s.standardize, s.neighborhood)]
+    assert kinds == [int, float, bool, tuple]
+
+
+@pytest.mark.parametrize(("standardize", "expected"), [(True, 0.5), (False, 0.02)])
+def test_gains_are_per_feature_or_relative(standardize: bool, expected: float) -> None:
+    assert Settings(4, standardize=standardize).gain(-98.0, -100.0, 4) == pytest.approx(expected)
 
 
 def test_sizes_are_clipped_to_the_number_of_components() -> None:

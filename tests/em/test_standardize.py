@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,8 @@ KINDS: dict[str, dict[str, Any]] = {
 def test_equals_a_fit_of_standardised_rows(kind: str) -> None:
     options = {**OPTIONS, **KINDS[kind]}
     deviations, means = RAW.std(axis=0), RAW.mean(axis=0)
-    by_hand = fit_local((RAW - means) / deviations, **options)
-    found = fit_local(RAW, standardize=True, **options)
+    by_hand = fit_local((RAW - means) / deviations, preset="paper", **options)
+    found = fit_local(RAW, preset="paper", **{"standardize": True, **options})
     jacobian = np.log(deviations).sum()
     for a, b in zip(found.history, by_hand.history, strict=True):
         assert a.free_energy + jacobian == pytest.approx(b.free_energy, rel=1e-9)
@@ -69,15 +70,17 @@ def test_units_of_the_data_do_not_matter_and_otherwise_do() -> None:
     jacobian = np.log(SCALES).sum()
     assert scaled.history[-1].free_energy + jacobian == pytest.approx(plain.history[-1].free_energy, abs=1e-2)
     assert plain.model.n_components == scaled.model.n_components
-    unscaled = fit_local(RAW.astype(np.float32), **options)
+    unscaled = fit_local(RAW.astype(np.float32), standardize=False, **options)
     assert scaled.model.score(RAW) > unscaled.model.score(RAW) + 1
 
 
-def test_a_constant_feature_is_left_as_it_is() -> None:
-    rows = np.concatenate([RAW, np.full((900, 1), 17.0)], axis=1)
-    fit = fit_local(rows, standardize=True, **OPTIONS)
-    np.testing.assert_allclose(fit.model.means[:, -1] + fit.model.offset[-1], 17.0)
-    np.testing.assert_allclose(fit.model.noise_variances[:, -1], 1e-3)
+@pytest.mark.parametrize("unit", [1.0, 1024.0])
+def test_a_constant_feature_takes_the_spread_of_the_others(unit: float) -> None:
+    rows = unit * np.concatenate([RAW, np.full((900, 1), 17.0)], axis=1)
+    fit = fit_local(rows, **OPTIONS)
+    np.testing.assert_allclose(fit.model.means[:, -1] + fit.model.offset[-1], 17.0 * unit)
+    typical = np.exp(np.log(RAW.std(axis=0)).mean()) * unit
+    np.testing.assert_allclose(fit.model.noise_variances[:, -1], fit.settings.reg_covar * typical**2)
 
 
 def test_the_cluster_gives_the_same_bytes(tmp_path: Path, processes: Client) -> None:
@@ -87,8 +90,31 @@ def test_the_cluster_gives_the_same_bytes(tmp_path: Path, processes: Client) -> 
     assert parameters(fit.model) == parameters(fit_local(path, **options).model)
 
 
-def test_a_start_in_units_of_the_data_is_refused() -> None:
-    with pytest.raises(ValueError, match="standardize=True: a start is in units of the data"):
-        fit_local(RAW, standardize=True, start=Start(make_mixture(6, 7, 2)), **OPTIONS)
+def test_a_start_is_in_units_of_the_data() -> None:
+    first = fit_local(RAW, **{**OPTIONS, "max_iter": 2})
+    one, other = (
+        fit_local(rows, start=Start(mixture), **OPTIONS)
+        for rows, mixture in (
+            (RAW, first.model),
+            (
+                RAW * 256,
+                replace(
+                    first.model,
+                    **{
+                        "means": first.model.means * 256,
+                        "offset": first.model.offset * 256,
+                        "loadings": first.model.loadings * 256,
+                        "noise_variances": first.model.noise_variances * 256**2,
+                    },
+                ),
+            ),
+        )
+    )
+    assert one.history[-1].free_energy > first.history[-1].free_energy
+    shift = 7 * np.log(256)
+    assert other.history[-1].free_energy + shift == pytest.approx(one.history[-1].free_energy, rel=1e-12)
+
+
+def test_other_words_are_refused() -> None:
     with pytest.raises(ValueError, match=r"standardize='yes': expected one of \(True, False\)"):
         fit_local(RAW, standardize="yes", **OPTIONS)

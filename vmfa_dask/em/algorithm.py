@@ -77,11 +77,12 @@ class Training:
         tally = reports[0].tally
         free_energy = tally.free_energy / tally.n_rows
         before = state.records[-1] if state.records else None
-        change = (free_energy - before.free_energy) / max(abs(before.free_energy), 1e-300) if before else math.nan
+        settings = self.executor.settings
+        change = settings.gain(free_energy, before.free_energy, reports[0].n_features) if before else math.nan
         updates = [report.update for report in reports if report.update is not None]
-        alive = before.n_alive if before else self.executor.settings.n_components
+        alive = before.n_alive if before else settings.n_components
         lost = tuple(c for update in updates for c in update.dropped)
-        split = lost if self.executor.settings.empty_components == "split" else ()
+        split = lost if settings.empty_components == "split" else ()
         return IterationRecord(
             state.iteration,
             state.phase,

@@ -67,14 +67,15 @@ class RunContext:
         return self.storage.read(START, 0, 0)["offset"]
 
     def scales(self) -> Float64:
-        """Units of the features, (D,) float64: standard deviations where the run standardizes, else 1."""
+        """Units of the features, (D,) float64: their spread where the run standardizes, else 1."""
         if not self.settings.standardize:
             return np.ones(n_features_of(self.rows))
         return self.storage.read(START, 0, 0)["scales"]
 
     def lowest_variances(self) -> Float64:
         """Smallest noise variance of each feature, (D,) float64, in squared units of the data."""
-        return self.settings.reg_covar * self.scales() ** 2
+        lowest = self.settings.reg_covar * self.scales() ** 2
+        return np.maximum(lowest, self.storage.read(START, 0, 0)["floors"]) if self.settings.standardize else lowest
 
     def mixture(self, version: int) -> Mixture:
         """Parameters of a version, put together from their component blocks."""

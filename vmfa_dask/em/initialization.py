@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vmfa_dask.em import kmeans_fa, kmeans_plus_plus, seeding, tasks
+import numpy as np
+
+from vmfa_dask.em import kmeans_fa, kmeans_plus_plus, pilot, sample, seeding, tasks
 from vmfa_dask.em.executor import Executor, StageExecutor
-from vmfa_dask.em.start import Start, write_given_start
+from vmfa_dask.em.start import Start, check_start, write_given_start
+from vmfa_dask.em.storage import START
+from vmfa_dask.values import Float64
 
 
 def initialize(executor: Executor, start: Start | None = None) -> int:
     """Write version 0 of a run; returns the number of distinct seeds (C where a start is given)."""
+    settings = executor.settings
     if start is not None:
-        write_given_start(executor.storage, executor.settings, executor.plan, start)
-        return executor.settings.n_components
-    if executor.settings.init_params == "k-means+fa":
+        check_start(settings, executor.plan, start)
+        known = None
+        if settings.standardize:
+            _survey(executor, np.array(start.mixture.offset))
+            known = executor.storage.read(START, 0, 0)
+        write_given_start(executor.storage, settings, executor.plan, start, known)
+        return settings.n_components
+    if settings.init_params == "k-means+fa":
         return _from_clusters(executor)
+    _survey(executor)
+    return _METHODS[settings.init_params](executor)
+
+
+def _survey(executor: Executor, offset: Float64 | None = None) -> None:
+    """One pass over the rows that finds their units, and refuses what is not finite."""
     surveys = [executor.submit("seed-survey", g, seeding.survey_group, g) for g in _groups(executor)]
-    executor.results([executor.submit("seed-begin", 0, tasks.begin_run, *surveys)])
-    return _METHODS[executor.settings.init_params](executor)
+    executor.results([executor.submit("seed-begin", 0, tasks.begin_run, offset, *surveys)])
 
 
 def _groups(executor: Executor) -> range:
@@ -31,6 +46,12 @@ def _afkmc2(executor: Executor) -> int:
     )
     parts = [executor.submit("seed-candidates", g, seeding.gather_candidates, g, masses) for g in _groups(executor)]
     return int(executor.results([executor.submit("seed-chains", 0, tasks.initialize_chains, masses, *parts)])[0])
+
+
+def _pilot(executor: Executor) -> int:
+    n_sampled = pilot.sample_size(executor.settings, executor.plan.n_rows)
+    parts = [executor.submit("seed-sample", g, sample.sample_group, g, n_sampled) for g in _groups(executor)]
+    return int(executor.results([executor.submit("seed-pilot", 0, pilot.run_pilot, *parts)])[0])
 
 
 def _uniform(executor: Executor) -> int:
@@ -55,6 +76,7 @@ def _from_clusters(executor: Executor) -> int:
 
 # Ways from the survey of the rows to seeds.
 _METHODS: dict[str, Callable[[Executor], int]] = {
+    "pilot": _pilot,
     "afkmc2": _afkmc2,
     "uniform": _uniform,
     "noise": _noise,

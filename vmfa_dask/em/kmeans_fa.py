@@ -65,12 +65,12 @@ def _train(executor: StageExecutor) -> int:
     """EM until the free energy has converged by the run's `tol`; returns the version of the parameters."""
     before = -np.inf
     for version in range(_MOST_PASSES):
-        tally = run_pass(executor, Step(version, version, 0, search=False, update=True))[0].tally
+        report = run_pass(executor, Step(version, version, 0, search=False, update=True))[0]
         executor.storage.discard(PARAMETERS, version)
         executor.storage.discard(POSTERIOR, version)
-        free_energy = tally.free_energy / tally.n_rows
+        free_energy = report.tally.free_energy / report.tally.n_rows
         logger.info("%s, pass %d: free energy %.4f per row", executor.stage.name, version, free_energy)
-        if free_energy - before <= executor.settings.tol * abs(before):
+        if executor.settings.gain(free_energy, before, report.n_features) <= executor.settings.tol:
             return version + 1
         before = free_energy
     return _MOST_PASSES
@@ -112,7 +112,8 @@ def take_parameters(context: RunContext, analyzers: Stage, version: int) -> None
     mixture = stage.mixture(version)
     weights = np.where(mixture.weights > 0, mixture.weights, 1.0 / context.plan.n_rows)
     whole = replace(mixture, weights=weights / weights.sum())
-    write_given_start(context.storage, context.settings, context.plan, Start(whole), stage.scales())
+    known = {**stage.storage.read(START, 0, 0), "offset": mixture.offset}
+    write_given_start(context.storage, context.settings, context.plan, Start(whole), known)
 
 
 def take_posterior(context: RunContext, group: int, analyzers: Stage, version: int) -> None:

@@ -15,7 +15,8 @@ class IterationRecord:
     iteration : number of the pass, from 0
     phase : "warm-up" (E-steps alone), "training" (E- and M-steps) or "final" (evaluation of the returned parameters)
     free_energy : per row, in nats; a lower bound of `score` of the parameters that the pass evaluated
-    change : relative change of the free energy since the pass before, NaN for the first
+    change : gain of the free energy since the pass before, in the units of the run's `tol` (nats per feature, or
+        relative without `standardize`); NaN for the first pass
     joints_per_row : log-joints evaluated per row
     n_joints : log-joints evaluated
     rows_per_second : rows over the seconds of the pass

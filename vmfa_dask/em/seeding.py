@@ -14,34 +14,12 @@ import numpy as np
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.rows import Rows, gather, read_ahead, refuse_non_finite, working_rows
 from vmfa_dask.em.storage import START
+from vmfa_dask.em.units import Survey
 from vmfa_dask.kernels import random, survey
 from vmfa_dask.values import Float64, Int64
 
 # A feature is shifted when its mean exceeds this many standard deviations: then float32 would lose digits of the rows.
 _OFFSET_DEVIATIONS = 64.0
-
-
-@dataclass(frozen=True)
-class Survey:
-    """Moments of the features over some rows, (D,) float64: mean, squared deviations, smallest and largest value."""
-
-    n_rows: int
-    means: Float64
-    squares: Float64
-    lowest: Float64
-    highest: Float64
-
-    def __add__(self, other: Survey) -> Survey:
-        # Chan, Golub and LeVeque (1983): stable for any sizes of the two parts.
-        n = self.n_rows + other.n_rows
-        delta = other.means - self.means
-        return Survey(
-            n,
-            self.means + delta * (other.n_rows / n),
-            self.squares + other.squares + delta**2 * (self.n_rows * other.n_rows / n),
-            np.minimum(self.lowest, other.lowest),
-            np.maximum(self.highest, other.highest),
-        )
 
 
 @dataclass(frozen=True)
@@ -58,32 +36,38 @@ class Candidates:
 
 
 def survey_group(context: RunContext, group: int) -> Survey:
-    """Moments of the features of one group; refuses rows that hold NaN or infinity."""
+    """Moments and extremes of the features of one group; refuses rows that hold NaN or infinity."""
     total: Survey | None = None
     with context.cores.exclusive():
         for first, block in read_ahead(context.rows, *context.plan.groups[group], context.plan.block_rows):
             refuse_non_finite(context.rows, first, block)
-            d = block.shape[1]
-            means, squares = np.empty(d), np.empty(d)
-            context.cores.run(
-                lambda a, b, block=block, m=means, s=squares: survey.feature_moments(block, a, b, m, s),
-                context.cores.split(d, parts_per_thread=1),
-            )
-            lowest, highest = block.min(axis=0).astype(np.float64), block.max(axis=0).astype(np.float64)
-            part = Survey(len(block), means, squares, lowest, highest)
+            part = _survey_block(context, block)
             total = part if total is None else total + part
     assert total is not None
     return total
 
 
-def begin(context: RunContext, surveys: Sequence[Survey]) -> None:
-    """Write offset, variances and the first seed of a run."""
+def _survey_block(context: RunContext, block: Rows) -> Survey:
+    n, d = block.shape
+    means, squares, extremes = np.empty(d), np.empty(d), np.empty((4, d))
+
+    def survey_features(start: int, stop: int) -> None:
+        survey.feature_moments(block, start, stop, means, squares)
+        survey.extremes(block, start, stop, extremes)
+
+    context.cores.run(survey_features, context.cores.split(d))
+    return Survey(n, means, squares, extremes)
+
+
+def begin(context: RunContext, surveys: Sequence[Survey], offset: Float64 | None = None) -> None:
+    """Write offset, variances, units and the first seed of a run; `offset` (D,) is that of a given start."""
     total = surveys[0]
     for part in surveys[1:]:
         total += part
-    variances = total.squares / total.n_rows
-    shifted = np.abs(total.means) > _OFFSET_DEVIATIONS * np.sqrt(variances)
-    narrow = context.rows.dtype.itemsize == 1 or context.settings.precision == "float64"
+    if offset is None:
+        shifted = np.abs(total.means) > _OFFSET_DEVIATIONS * np.sqrt(total.variances)
+        narrow = context.rows.dtype.itemsize == 1 or context.settings.precision == "float64"
+        offset = np.where(shifted & (not narrow), total.means, 0.0)
     first = np.full((1, 1), -1, np.int32)
     random.distinct_integers(context.settings.random_state, random.SEED_ROWS, 0, 0, min(total.n_rows, 2**31 - 1), first)
     context.storage.write(
@@ -91,11 +75,12 @@ def begin(context: RunContext, surveys: Sequence[Survey]) -> None:
         0,
         0,
         {
-            "offset": np.where(shifted & (not narrow), total.means, 0.0),
-            "variances": variances,
-            "scales": np.where(variances > 0, np.sqrt(variances), 1.0),
-            "lowest": total.lowest,
-            "highest": total.highest,
+            "offset": offset,
+            "variances": total.variances,
+            "scales": total.scales(),
+            "floors": total.floors(),
+            "lowest": total.extremes[0].copy(),
+            "highest": total.extremes[3].copy(),
             "first_row": first[0].astype(np.int64),
         },
     )

@@ -15,7 +15,7 @@ from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.noise import NOISE_MODELS
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START, Storage
+from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START, Arrays, Storage
 from vmfa_dask.kernels import random
 from vmfa_dask.values import Float64, Int32, Int64, Mixture, NeighborGraph
 
@@ -98,26 +98,21 @@ def fill_components(context: RunContext, group: int, components: Int32) -> None:
 
 
 def write_given_start(
-    storage: Storage, settings: Settings, plan: Plan, start: Start, scales: Float64 | None = None
+    storage: Storage, settings: Settings, plan: Plan, start: Start, known: Arrays | None = None
 ) -> None:
     """Version 0 from a start that is given; the driver writes it, so that it does not travel as a task.
 
-    `scales` (D,) are the units of the features, where a run that standardizes knows them.
+    `known` is what the survey of the rows has found, with the offset of the start; by default that offset alone.
 
     Raises
     ------
     ValueError
-        When its sizes are not those of the run, or its parameters not of the run's type; when the run standardizes and
-        does not know by what.
+        When sizes of the start are not those of the run, or its parameters not of the run's type.
     """
-    _check_start(settings, plan, start)
-    if settings.standardize and scales is None:
-        raise ValueError(
-            "standardize=True: a start is in units of the data, and no pass finds others; leave one of them out"
-        )
+    check_start(settings, plan, start)
     mixture, dtype = start.mixture, np.dtype(settings.precision)
-    known_scales = {} if scales is None else {"scales": np.array(scales)}
-    storage.write(START, 0, 0, {"offset": np.array(mixture.offset), **known_scales})
+    known = {"offset": mixture.offset} if known is None else known
+    storage.write(START, 0, 0, {name: np.array(array) for name, array in known.items()})
     storage.write(START, 0, 1, {"seed_rows": np.zeros(0, np.int64)})
     for block, (low, high) in enumerate(plan.component_blocks):
         arrays = {
@@ -125,14 +120,21 @@ def write_given_start(
         }
         arrays["weights"] = np.array(mixture.weights[low:high])
         write_parameters(storage, settings, plan, block, arrays)
-        known = start.graph.neighbors[low:high] if start.graph else _random_neighbors(settings, low, high)
-        storage.write(GRAPH, 0, block, {"neighbors": np.array(known)})
+        neighbors = start.graph.neighbors[low:high] if start.graph else _random_neighbors(settings, low, high)
+        storage.write(GRAPH, 0, block, {"neighbors": np.array(neighbors)})
     if start.components is not None:
         for group, (low, high) in enumerate(plan.groups):
             storage.write(POSTERIOR, 0, group, {"components": np.array(start.components[low:high], np.int32)})
 
 
-def _check_start(settings: Settings, plan: Plan, start: Start) -> None:
+def check_start(settings: Settings, plan: Plan, start: Start) -> None:
+    """Refuse a start that is not of the run's sizes and type.
+
+    Raises
+    ------
+    ValueError
+        Naming the part of the start, what it has and what the run has.
+    """
     mixture = start.mixture
     for name in ("n_components", "n_factors"):
         found, expected = getattr(mixture, name), getattr(settings, name)
@@ -148,5 +150,7 @@ def _check_start(settings: Settings, plan: Plan, start: Start) -> None:
     noise = mixture.noise_variances
     if settings.noise == "shared" and np.any(noise != noise[0]):
         raise ValueError("start.mixture: noise_variances differ between components, and the run has noise='shared'")
-    if settings.covariance_type == "isotropic" and np.any(noise != noise[:, :1]):
+    # Isotropic in units of features whose spread the run finds out first is constrained by its first M-step.
+    equal = settings.covariance_type == "isotropic" and not settings.standardize
+    if equal and np.any(noise != noise[:, :1]):
         raise ValueError("start.mixture: noise_variances differ between features, and the run is 'isotropic'")

@@ -11,6 +11,8 @@ from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
 
+# Changes of the free energy below this, in the units of `tol`, may come from rounding alone.
+_ROUNDING = {"float32": 1e-5, "float64": 1e-9}
 WARM_UP, TRAINING, FINAL, DONE = "warm-up", "training", "final", "done"
 
 
@@ -24,6 +26,8 @@ class RunState:
     iteration, parameters, graph : number of the next pass and the versions that it uses
     passes : passes of this phase that are done
     converged : whether training ended by its tolerance
+    better : parameters of the last pass of training, which are returned where the next ones turn out to be worse
+    fell : whether the free energy fell, which ended the training
     n_distinct_seeds : distinct rows among the C seeds
     records : one per pass that is done
     """
@@ -34,6 +38,8 @@ class RunState:
     graph: int = 0
     passes: int = 0
     converged: bool = False
+    better: int | None = None
+    fell: bool = False
     n_distinct_seeds: int = 0
     records: tuple[IterationRecord, ...] = ()
 
@@ -48,7 +54,12 @@ class RunState:
         return Step(self.iteration, self.parameters, self.graph, search, update)
 
     def after(self, record: IterationRecord, settings: Settings) -> RunState:
-        """The state after a pass: (F(t) − F(t−1)) / |F(t−1)| below the tolerance ends a phase (paper, convergence)."""
+        """The state after a pass: a gain of the free energy below the tolerance ends a phase (paper, convergence).
+
+        EM never lowers the free energy, but rounding does where it has eaten the digits of the model. A fall that is
+        larger than the tolerance is therefore no convergence: it ends the training with the parameters of the pass
+        before.
+        """
         step = self.step(settings)
         state = replace(
             self,
@@ -56,15 +67,28 @@ class RunState:
             parameters=self.parameters + step.update,
             graph=self.graph + step.search,
             passes=self.passes + 1,
+            better=self.parameters if step.update else self.better,
             records=(*self.records, record),
         )
         tol = settings.warmup_tol if self.phase == WARM_UP else settings.tol
-        if self.phase == FINAL or (state.passes > 1 and record.change < tol):
+        if self._falls(record, settings):
+            assert self.better is not None
+            state = replace(state, phase=FINAL, parameters=self.better, better=None, fell=True, converged=False)
+        elif self.phase == FINAL:
+            state = replace(state, phase=DONE, passes=0, better=None)
+        elif state.passes > 1 and record.change < tol:
             converged = self.converged or self.phase == TRAINING
-            return replace(state, phase=_following(self.phase), passes=0, converged=converged)._skip_empty_phases(
-                settings
-            )
+            state = replace(state, phase=_following(self.phase), passes=0, converged=converged)
         return state._skip_empty_phases(settings)
+
+    def _falls(self, record: IterationRecord, settings: Settings) -> bool:
+        """Whether the parameters of this pass are worse than those of the pass before by more than rounding.
+
+        A component that was split in between lowers the free energy for a pass or two, and is meant to.
+        """
+        split = any(before.split for before in self.records[-2:])
+        smallest = max(settings.tol, _ROUNDING[settings.precision])
+        return self.better is not None and not split and record.change < -smallest
 
     @property
     def posterior(self) -> int:
@@ -73,13 +97,15 @@ class RunState:
 
     def needed(self) -> list[tuple[str, int]]:
         """(kind, version) of everything that the storage must hold to go on from here."""
-        return [(START, 0), (PARAMETERS, self.parameters), (GRAPH, self.graph), (POSTERIOR, self.posterior)]
+        parameters = {self.parameters} if self.better is None else {self.better, self.parameters}
+        versions = [(PARAMETERS, version) for version in sorted(parameters)]
+        return [(START, 0), *versions, (GRAPH, self.graph), (POSTERIOR, self.posterior)]
 
     def reopened(self, settings: Settings) -> RunState:
         """The state of a finished run as if it had not been evaluated, when new settings ask for more training."""
         training = [record for record in self.records if record.phase == TRAINING]
         ended = len(training) > 1 and training[-1].change < settings.tol
-        if self.phase != DONE or ended or len(training) >= settings.max_iter:
+        if self.phase != DONE or ended or self.fell or len(training) >= settings.max_iter:
             return self
         return replace(
             self,

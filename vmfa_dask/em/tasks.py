@@ -18,10 +18,11 @@ from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.e_step import PartialEStep
 from vmfa_dask.em.handover import PartialResult, hand_over, take_over
 from vmfa_dask.em.m_step import BlockUpdate, merge, update_neighbors, update_parameters, update_shared_noise
-from vmfa_dask.em.rows import gather, read_only
+from vmfa_dask.em.rows import gather, n_features_of, read_only
 from vmfa_dask.em.splitting import draw_donors
 from vmfa_dask.em.start import initial_components, write_start
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
+from vmfa_dask.em.units import Survey
 from vmfa_dask.values import Float64, Int32, Int64, Mixture, Moments, RowTally, Statistics, TruncatedPosterior
 
 
@@ -32,6 +33,7 @@ class BlockReport:
     tally: RowTally
     update: BlockUpdate | None
     seconds: float
+    n_features: int
 
 
 def _posterior(context: RunContext, iteration: int, group: int) -> TruncatedPosterior:
@@ -106,7 +108,7 @@ def update_block(context: RunContext, block: int, step: Step, *results: PartialR
             update_neighbors(context, block, step, parts)
         if step.update:
             update = update_parameters(context, block, step, parts)
-    return BlockReport(_total(results), update, time.perf_counter() - begin)
+    return BlockReport(_total(results), update, time.perf_counter() - begin, n_features_of(context.rows))
 
 
 def update_noise(context: RunContext, step: Step, *reports: BlockReport) -> None:
@@ -131,9 +133,9 @@ def _total(results: Sequence[PartialResult]) -> RowTally:
     return total
 
 
-def begin_run(context: RunContext, *surveys: seeding.Survey) -> None:
-    """Offset, variances and first seed from the surveys of all groups."""
-    seeding.begin(context, surveys)
+def begin_run(context: RunContext, offset: Float64 | None, *surveys: Survey) -> None:
+    """Offset, variances, units and first seed from the surveys of all groups; `offset` is that of a given start."""
+    seeding.begin(context, surveys, offset)
 
 
 def _variances(context: RunContext) -> Float64:

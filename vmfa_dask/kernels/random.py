@@ -13,7 +13,7 @@ import numpy as np
 from vmfa_dask.kernels.compile import inline, kernel
 
 # Streams: draws for different purposes never share a key.
-SEARCH, POSTERIOR, NEIGHBORS, LOADINGS, SEED_ROWS, CHAINS, RESTING, SPLITS = range(1, 9)
+SEARCH, POSTERIOR, NEIGHBORS, LOADINGS, SEED_ROWS, CHAINS, RESTING, SPLITS, SAMPLE, GREEDY = range(1, 11)
 
 
 @inline

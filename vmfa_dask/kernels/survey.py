@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from vmfa_dask.kernels.compile import kernel, reduction
 
 
@@ -26,6 +28,29 @@ def feature_moments(rows: Any, first: Any, last: Any, out_means: Any, out_square
     for d in range(first, last):
         out_squares[d] = max(out_squares[d] - out_means[d] * out_means[d] / n, 0.0)
         out_means[d] = float(rows[0, d]) + out_means[d] / n
+
+
+@kernel
+def extremes(rows: Any, first: Any, last: Any, out_extremes: Any) -> None:
+    """The two smallest and the two largest distinct values of features ``first:last``.
+
+    rows (n, D) any real dtype; out_extremes (4, D) float64: smallest, second smallest (infinity where all values are
+    equal), second largest (minus infinity), largest.
+    """
+    for d in range(first, last):
+        out_extremes[0, d] = np.inf
+        out_extremes[1, d] = np.inf
+        out_extremes[2, d] = -np.inf
+        out_extremes[3, d] = -np.inf
+    for i in range(rows.shape[0]):
+        for d in range(first, last):
+            value = float(rows[i, d])
+            # Written without branches, so that features pass in vector registers.
+            low, high = out_extremes[0, d], out_extremes[3, d]
+            out_extremes[1, d] = min(out_extremes[1, d], np.inf if value == low else max(value, low))
+            out_extremes[2, d] = max(out_extremes[2, d], -np.inf if value == high else min(value, high))
+            out_extremes[0, d] = min(low, value)
+            out_extremes[3, d] = max(high, value)
 
 
 @reduction

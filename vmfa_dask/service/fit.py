@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 from vmfa_dask.cluster.drivers import start_driver
 from vmfa_dask.cluster.warmup import warm_up
 from vmfa_dask.em.context import RunContext
+from vmfa_dask.em.defaults import suited_to_data
 from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.plan import projected_bytes
 from vmfa_dask.em.records import IterationRecord
@@ -16,7 +17,7 @@ from vmfa_dask.em.storage import MemoryStorage
 from vmfa_dask.em.threads import Cores, available_cores
 from vmfa_dask.service.checkpoints import kept_run
 from vmfa_dask.service.detached import DetachedRun
-from vmfa_dask.service.inputs import given_start, make_settings
+from vmfa_dask.service.inputs import asked_settings, given_start, make_settings
 from vmfa_dask.service.on_cluster import check_cluster, executor_on
 from vmfa_dask.service.sources import in_a_store, opened_rows
 from vmfa_dask.service.training import Fit, Progress, show, train
@@ -34,6 +35,7 @@ def fit_distributed(
     *,
     n_components: int,
     n_factors: int | None = None,
+    preset: str = "default",
     client: Any = None,
     array: str | None = None,
     sample_dim: str | None = None,
@@ -58,7 +60,9 @@ def fit_distributed(
     data : rows (N, ...) of any integer or float dtype: path or URL of a Zarr store, an array or group of zarr, a
         DataArray or Dataset of xarray, a Dask array (it is written to a temporary store first), or a NumPy array. Every
         axis but the first is flattened, in C order.
-    n_components, n_factors : C and H; by default 5 factors, none where `covariance_type` has none
+    n_components, n_factors : C and H; by default 5 factors, fewer where rows have no more than 5 features, and none
+        where `covariance_type` has none
+    preset : "default", or "paper" for the settings of the paper's experiments
     client : `distributed.Client`; by default the current one
     array : name of the array in a Zarr group, or of the variable in a Dataset
     sample_dim : dimension of an xarray variable that counts samples; needed unless the first one says so by its name
@@ -107,10 +111,12 @@ def fit_distributed(
     """
     from distributed import get_client
 
-    numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
+    asked = asked_settings(preset, n_components, n_factors, settings)
+    numbers = make_settings(**asked)
     if detach and (run is None or progress is not None or not in_a_store(data)):
         raise ValueError("detach=True: expected run=folder, data in a Zarr store, and no progress function")
     with opened_rows(data, array, sample_dim, missing_chunks, client, scratch) as rows:
+        numbers = suited_to_data(numbers, asked, rows.n_rows, n_features_of(rows))
         numbers.check_against(rows.n_rows, n_features_of(rows))
         begin, url = given_start(start), getattr(rows, "url", "")
         with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
@@ -128,7 +134,7 @@ def fit_distributed(
             if begin is not None and kept is not None:  # written here: a start is too large to travel with a task
                 kept.begin_with(begin)
     path = locate(str(run))
-    same = {"n_components": n_components, "n_factors": n_factors, **settings}
+    same = {"n_components": n_components, "n_factors": n_factors, "preset": preset, **settings}
     cut = {"array": array, "missing_chunks": missing_chunks, "n_groups": n_groups}
     place = {
         "threads": threads,
@@ -145,6 +151,7 @@ def fit_local(
     *,
     n_components: int,
     n_factors: int | None = None,
+    preset: str = "default",
     array: str | None = None,
     sample_dim: str | None = None,
     missing_chunks: str = "refuse",
@@ -163,8 +170,10 @@ def fit_local(
     From the same store it gives the same bytes as `fit_distributed`. (An array in memory has no chunks to align groups
     of rows with: its sums may be cut elsewhere.) Decoded rows of a store are kept in memory up to `cache_bytes`.
     """
-    numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
+    asked = asked_settings(preset, n_components, n_factors, settings)
+    numbers = make_settings(**asked)
     with opened_rows(data, array, sample_dim, missing_chunks) as rows:
+        numbers = suited_to_data(numbers, asked, rows.n_rows, n_features_of(rows))
         numbers.check_against(rows.n_rows, n_features_of(rows))
         cores = Cores(threads or available_cores())
         if isinstance(rows, ZarrRows):

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from vmfa_dask.em.rows import RowSource
-from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.settings import PAPER, Settings
 from vmfa_dask.em.start import Start
 from vmfa_dask.values import Mixture
 
 _FINGERPRINT_ROWS = 16
+# Settings by the name of a preset, where they differ from the defaults.
+PRESETS: Mapping[str, Mapping[str, Any]] = {"default": {}, "paper": PAPER}
 
 
 def make_settings(**settings: Any) -> Settings:
-    """Settings from keyword arguments, and defaults that depend on others.
-
-    A number of factors that is None is 5, or 0 where the covariance type has none. A truncation that is not given is at
-    most n_components, and n_components with exhaustive search, which is exact EM then.
+    """Settings from keyword arguments.
 
     Raises
     ------
@@ -31,14 +31,23 @@ def make_settings(**settings: Any) -> Settings:
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise TypeError(f"unknown argument {unknown[0]!r}; the settings of a run are {', '.join(known)}")
-    plain: dict[str, Any] = {k: int(v) if isinstance(v, np.integer) else v for k, v in settings.items()}
-    components = plain.get("n_components")
-    if "truncation" not in plain and isinstance(components, int):  # the default must not refuse a mixture of two
-        exact = plain.get("search") == "exhaustive"
-        plain["truncation"] = max(1, components if exact else min(Settings.truncation, components))
-    if plain.get("n_factors", 0) is None:
-        plain["n_factors"] = Settings.n_factors if plain.get("covariance_type", "mfa") == "mfa" else 0
-    return Settings(**plain)
+    return Settings(**settings)
+
+
+def asked_settings(
+    preset: str, n_components: int, n_factors: int | None, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a call asks for: its keywords that are not None, and those of its preset.
+
+    Raises
+    ------
+    ValueError
+        When there is no such preset.
+    """
+    if preset not in PRESETS:
+        raise ValueError(f"preset={preset!r}: expected one of {tuple(PRESETS)}")
+    named = {"n_components": n_components, "n_factors": n_factors, **settings}
+    return {**PRESETS[preset], **{name: value for name, value in named.items() if value is not None}}
 
 
 def given_start(start: Start | Mixture | None) -> Start | None:

@@ -1,0 +1,38 @@
+"""Defaults that depend on the data: what suits its width and its number of rows, where nothing was asked for.
+
+May import: em.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from vmfa_dask.em import pilot
+from vmfa_dask.em.settings import Settings
+
+# Attempts of a pilot: one of them finds what all need, and each costs some passes over a sample.
+_PILOT_ATTEMPTS = 3
+
+
+def suited_to_data(settings: Settings, asked: Collection[str], n_rows: int, n_features: int) -> Settings:
+    """Settings whose defaults suit the data; what was asked for stays.
+
+    Fewer factors than features, and for few components a pilot on a sample of the rows in place of AFK-MC².
+
+    Parameters
+    ----------
+    settings : of the run
+    asked : names of settings that the user has chosen
+    n_rows, n_features : N and D
+    """
+    suited: dict[str, Any] = {}
+    if "n_factors" not in asked:
+        suited["n_factors"] = min(settings.n_factors, max(n_features - 1, 0))
+    settings = replace(settings, **suited)
+    if "init_params" not in asked and pilot.suits(settings, n_rows, n_features):
+        settings = replace(settings, init_params="pilot")
+    if "n_init" not in asked and settings.init_params == "pilot":
+        settings = replace(settings, n_init=_PILOT_ATTEMPTS)
+    return settings
