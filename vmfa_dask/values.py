@@ -6,7 +6,7 @@ Sizes: C components, D features, H factors, C' kept components per row (`truncat
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -105,6 +105,11 @@ class Mixture:
         for name in ("means", "loadings", "noise_variances"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype))
         _freeze(self, ("weights", "means", "loadings", "noise_variances", "offset"))
+
+    def with_every_component_alive(self, n_rows: int) -> Mixture:
+        """The same as the start of a run on `n_rows` rows: a component without rows counts as one row."""
+        weights = np.where(self.weights > 0, self.weights, 1.0 / n_rows)
+        return replace(self, weights=weights / weights.sum(), version=0)
 
     @property
     def n_components(self) -> int:

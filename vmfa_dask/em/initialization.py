@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vmfa_dask.em import kmeans_fa, kmeans_plus_plus, pilot, sample, seeding, tasks
+from vmfa_dask.em import kmeans_fa, kmeans_plus_plus, pilot, restarts, sample, seeding, tasks
 from vmfa_dask.em.executor import Executor, StageExecutor
 from vmfa_dask.em.start import Start, check_start, write_given_start
 from vmfa_dask.em.storage import START
@@ -24,6 +24,8 @@ def initialize(executor: Executor, start: Start | None = None) -> int:
             known = executor.storage.read(START, 0, 0)
         write_given_start(executor.storage, settings, executor.plan, start, known)
         return settings.n_components
+    if settings.n_init > 1 and settings.init_params != "pilot":  # a pilot makes its attempts itself, on its sample
+        return restarts.start_from_best(executor, initialize)
     if settings.init_params == "k-means+fa":
         return _from_clusters(executor)
     _survey(executor)

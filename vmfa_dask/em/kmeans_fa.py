@@ -110,8 +110,7 @@ def take_parameters(context: RunContext, analyzers: Stage, version: int) -> None
     """
     stage = context.stage(analyzers)
     mixture = stage.mixture(version)
-    weights = np.where(mixture.weights > 0, mixture.weights, 1.0 / context.plan.n_rows)
-    whole = replace(mixture, weights=weights / weights.sum())
+    whole = mixture.with_every_component_alive(context.plan.n_rows)
     known = {**stage.storage.read(START, 0, 0), "offset": mixture.offset}
     write_given_start(context.storage, context.settings, context.plan, Start(whole), known)
 

@@ -70,8 +70,7 @@ def run_pilot(context: RunContext, *parts: Rows) -> int:
     mixture, free_energy = pilot.move(*best[:2])
     mixture, free_energy = pilot.train(mixture, _MOST_PASSES, _FINER)
     logger.info("pilot on %d rows: free energy %.4f per row", len(pilot.x), free_energy)
-    weights = np.where(mixture.weights > 0, mixture.weights, 1.0 / len(pilot.x))
-    start = Start(replace(mixture, weights=weights / weights.sum(), version=0))
+    start = Start(mixture.with_every_component_alive(len(pilot.x)))
     write_given_start(context.storage, context.settings, context.plan, start, pilot.surveyed)
     return max(n_distinct for _, _, n_distinct in attempts)
 
