@@ -20,6 +20,7 @@ from benchmarks.report import Report
 from vmfa_dask import Fit, fit_distributed, fit_local
 from vmfa_dask.em.plan import make_plan, projected_bytes
 from vmfa_dask.em.rows import ArrayRows
+from vmfa_dask.em.settings import PAPER
 
 _MEMORY_LIMIT = "4GiB"
 
@@ -82,7 +83,7 @@ def same_bytes(a: Fit, b: Fit) -> bool:
 def run(report: Report, images: Images, n_components: int = 800) -> None:
     """Fit three times and compare."""
     x = np.asarray(zarr.open_array(images.train, mode="r")[:])
-    numbers: dict[str, Any] = {"n_components": n_components, "n_factors": 5}
+    numbers: dict[str, Any] = {**PAPER, "n_components": n_components, "n_factors": 5}
     print(f"fit of {x.shape} {x.dtype}, {numbers} on {describe()}")
     fit_local(x[:2000], n_components=8, n_factors=5, max_iter=1, max_warmup_iter=1)  # warm kernels
     serial, seconds = timed(
@@ -106,6 +107,7 @@ def run(report: Report, images: Images, n_components: int = 800) -> None:
     report.check("equal bytes in all three", float(same_bytes(serial, inproc) and same_bytes(serial, two)), low=1)
     report.check("peak memory of a worker over its projection", max(peaks.values()) / projection, high=1.2)
     _check_course(report, serial, seconds, images)
+    _check_defaults(report, images, n_components, seconds, nll_of(serial, images))
 
 
 def _check_course(report: Report, fit: Fit, seconds: float, images: Images) -> None:
@@ -113,7 +115,7 @@ def _check_course(report: Report, fit: Fit, seconds: float, images: Images) -> N
     warmup = sum(record.phase == "warm-up" for record in fit.history)
     total = sum(record.phase != "final" for record in fit.history)
     spent = sum(record.seconds_per_phase.get("log_joints", 0.0) for record in fit.history)
-    nll = -fit.model.score(np.asarray(zarr.open_array(images.test, mode="r")[:]))
+    nll = nll_of(fit, images)
     print(f"  {warmup} warm-up and {total} iterations in all, {joints / 1e6:.1f} million joints, test NLL {nll:.2f}")
     report.check("share of the fit outside log-joints", 1 - spent / seconds, high=0.4)
     if images.is_cifar:
@@ -122,6 +124,23 @@ def _check_course(report: Report, fit: Fit, seconds: float, images: Images) -> N
         report.check("million joints", joints / 1e6, low=58, high=76)
         report.check("exact NLL on the test set", nll, high=15225)
         report.check("seconds of the fit, seeding and reading included", seconds, high=22)
+
+
+def nll_of(fit: Fit, images: Images) -> float:
+    """Exact NLL per test row."""
+    return -fit.model.score(np.asarray(zarr.open_array(images.test, mode="r")[:]))
+
+
+def _check_defaults(
+    report: Report, images: Images, n_components: int, paper_seconds: float, paper_nll: float
+) -> None:
+    """The default settings beside the paper's, which are those of the fits above."""
+    fit, seconds = timed("default settings, serial", lambda: fit_local(images.train, threads=2, n_components=n_components))
+    nll = nll_of(fit, images)
+    passes = sum(record.phase != "final" for record in fit.history)
+    print(f"  {passes} iterations, {sum(r.n_joints for r in fit.history) / 1e6:.1f} million joints, test NLL {nll:.2f}")
+    report.check("seconds of the default settings over those of the paper's", seconds / paper_seconds, high=1.05)
+    report.check("NLL of the default settings over that of the paper's", nll / paper_nll, high=1.0005)
 
 
 def warm_worker(numbers: dict[str, Any], dtype: str) -> float:

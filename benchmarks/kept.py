@@ -10,6 +10,7 @@ from unittest.mock import patch
 from benchmarks.fits import Images, client, temporary_folder, warm_worker
 from benchmarks.report import Report
 from vmfa_dask import IterationRecord, fit_distributed
+from vmfa_dask.em.settings import PAPER
 from vmfa_dask.service.checkpoints import KeptRun
 
 _HALF = 20
@@ -21,7 +22,7 @@ class Interrupted(Exception):
 
 def run(report: Report, images: Images, n_components: int = 800) -> None:
     """Keep half of a run, go on with it; count the seconds in which it was kept, and those to the first pass."""
-    numbers: dict[str, Any] = {"n_components": n_components, "n_factors": 5, "tol": 0.0, "max_iter": 2 * _HALF}
+    numbers: dict[str, Any] = {**PAPER, "n_components": n_components, "tol": 0.0, "max_iter": 2 * _HALF}
     spent, first = [0.0], []
     keep = KeptRun.keep_latest
 

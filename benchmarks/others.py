@@ -8,7 +8,8 @@ import warnings
 import numpy as np
 
 from benchmarks.images import photograph_patches
-from vmfa_dask import MixtureModel, Settings, fit_local
+from vmfa_dask import MixtureModel, fit_local
+from vmfa_dask.em.settings import PAPER
 from vmfa_dask.values import Mixture
 
 
@@ -34,7 +35,7 @@ def kmeans_fa(
         if counts[c] > n_factors:
             model = FactorAnalysis(n_factors, random_state=seed).fit(members)
             loadings[c], noise[c] = model.components_, model.noise_variance_
-    noise = np.maximum(noise, Settings.reg_covar)
+    noise = np.maximum(noise, PAPER["reg_covar"])
     return -MixtureModel.of(Mixture(counts / len(rows), means, loadings, noise)).score(test), int(clusters.n_iter_)
 
 

@@ -1,0 +1,87 @@
+"""Tables of scikit-learn: held-out log-density with defaults, beside scikit-learn and the paper's settings.
+
+Five splits; in split s, ``numpy.random.default_rng(s).permutation(N)``, the first fifth is held out.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.small.report import options_of, write_table
+from vmfa_dask import fit_local
+
+# Name -> C, H.
+TABLES = {"iris": (3, 2), "wine": (3, 3), "breast_cancer": (4, 3), "diabetes": (4, 3), "digits": (20, 5)}
+
+
+def splits(name: str, n: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Number of the split, rows to train on and held-out rows."""
+    from sklearn import datasets
+
+    rows = getattr(datasets, f"load_{name}")().data.astype(np.float64)
+    for number in range(n):
+        order = np.random.default_rng(number).permutation(len(rows))
+        yield number, rows[order[len(rows) // 5 :]], rows[order[: len(rows) // 5]]
+
+
+def ours(n_components: int, n_factors: int, **options: Any) -> Callable[[int, np.ndarray, np.ndarray], float]:
+    """Held-out score of this package."""
+
+    def score(seed: int, train: np.ndarray, test: np.ndarray) -> float:
+        fit = fit_local(train, n_components=n_components, n_factors=n_factors, random_state=seed, **options)
+        return fit.model.score(test)
+
+    return score
+
+
+def theirs(n_components: int, covariance_type: str) -> Callable[[int, np.ndarray, np.ndarray], float]:
+    """Held-out score of scikit-learn."""
+    from sklearn.mixture import GaussianMixture
+
+    def score(seed: int, train: np.ndarray, test: np.ndarray) -> float:
+        model = GaussianMixture(n_components, covariance_type=covariance_type, random_state=seed)
+        return float(model.fit(train).score(test))
+
+    return score
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line."""
+    options = options_of("tables", 5, arguments)
+    warnings.simplefilter("ignore")  # scikit-learn warns where it stops at its number of iterations
+    rows = []
+    for name, (c, h) in TABLES.items():
+        ways = {
+            "defaults": ours(c, h),
+            "paper": ours(c, h, preset="paper"),
+            "paper, standardized": ours(c, h, preset="paper", standardize=True),
+            "diag": theirs(c, "diag"),
+            "full": theirs(c, "full"),
+        }
+        cells = []
+        for way in ways.values():
+            found = np.array([way(*split) for split in splits(name, options.repetitions)])
+            cells.append(f"{found.mean():.2f} ± {found.std(ddof=1) / len(found) ** 0.5:.2f}")
+        rows.append([f"{name} (C={c}, H={h})", *cells])
+        print("  ".join(rows[-1]), flush=True)
+    header = (
+        "table",
+        "defaults",
+        'preset="paper"',
+        "the same, standardize=True",
+        'scikit-learn "diag"',
+        'scikit-learn "full"',
+    )
+    notes = (
+        "`python -m benchmarks.small.tables`: held-out log-density per row in nats, mean and standard error over "
+        f"{options.repetitions} splits; the larger the better."
+    )
+    write_table(options.output, "tables", "Tables of scikit-learn", header, rows, notes)
+
+
+if __name__ == "__main__":
+    main()
