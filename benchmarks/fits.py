@@ -135,7 +135,8 @@ def _check_defaults(
     report: Report, images: Images, n_components: int, paper_seconds: float, paper_nll: float
 ) -> None:
     """The default settings beside the paper's, which are those of the fits above."""
-    fit, seconds = timed("default settings, serial", lambda: fit_local(images.train, threads=2, n_components=n_components))
+    numbers = {"threads": 2, "n_components": n_components}
+    fit, seconds = timed("default settings, serial", lambda: fit_local(images.train, **numbers))
     nll = nll_of(fit, images)
     passes = sum(record.phase != "final" for record in fit.history)
     print(f"  {passes} iterations, {sum(r.n_joints for r in fit.history) / 1e6:.1f} million joints, test NLL {nll:.2f}")

@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     notes = (
         f"`python -m benchmarks.small.blobs`: adjusted Rand index over {options.repetitions} seeds, defaults of both. "
-        "In two dimensions groups overlap, and the mixture of the largest density need not be that of the largest index."
+        "In two dimensions groups overlap, and the mixture of the largest density need not have the largest index."
     )
     write_table(options.output, "blobs", "Blobs", header, rows, notes)
 
