@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vmfa_dask import MixtureModel
 from vmfa_dask.values import Float64, Mixture
 
 
@@ -22,8 +23,9 @@ class Dense:
     noise_variances: Float64
 
     @classmethod
-    def of(cls, mixture: Mixture) -> Dense:
+    def of(cls, source: Mixture | MixtureModel) -> Dense:
         """The same numbers in float64, means in the units of the rows."""
+        mixture = source.mixture if isinstance(source, MixtureModel) else source
         return cls(
             mixture.weights.copy(),
             mixture.means.astype(np.float64) + mixture.offset,
@@ -53,7 +55,7 @@ def log_joints(dense: Dense, rows: Float64) -> Float64:
 
 
 def long_distances(dense: Dense, rows: NDArray[Any]) -> NDArray[np.longdouble]:
-    """Squared Mahalanobis distances (n, C) in 80-bit arithmetic, in which neither large rows nor narrow noise lose digits.
+    """Squared Mahalanobis distances (n, C) in 80-bit arithmetic: neither large rows nor narrow noise lose digits.
 
     By the inversion lemma with an elimination written out, as no library solves in this precision.
     """

@@ -168,7 +168,8 @@ class _Kernels:
             self.cores.split(len(i)),
         )
         distances = 2 * (p.log_norms[c] - joints)
-        in_float64 = (p.precise_slot[c] >= 0) & ~(distances >= p.lost[c] * squares)
+        kept = np.where(p.lost[c] < np.inf, distances >= LOST * squares, False)
+        in_float64 = (p.precise_slot[c] >= 0) & ~kept
         narrow = _ROUNDING[mixture.means.dtype.name]
         errors: Float64 = 0.5 * squares * np.where(in_float64, _ROUNDING["float64"], narrow)
         return errors

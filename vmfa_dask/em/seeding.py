@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vmfa_dask.em.context import RunContext
+from vmfa_dask.em.ranges import refuse_span, with_squares
 from vmfa_dask.em.rows import Rows, gather, read_ahead, refuse_non_finite, working_rows
 from vmfa_dask.em.storage import START
 from vmfa_dask.kernels import random, survey
@@ -65,15 +66,24 @@ def survey_group(context: RunContext, group: int) -> Survey:
             refuse_non_finite(context.rows, first, block)
             d = block.shape[1]
             means, squares = np.empty(d), np.empty(d)
-            context.cores.run(
-                lambda a, b, block=block, m=means, s=squares: survey.feature_moments(block, a, b, m, s),
-                context.cores.split(d, parts_per_thread=1),
-            )
             lowest, highest = block.min(axis=0).astype(np.float64), block.max(axis=0).astype(np.float64)
             part = Survey(len(block), means, squares, lowest, highest)
+            _refuse_span(context, first, block, part, total)
+            rows = with_squares(block, lowest, highest)
+            context.cores.run(
+                lambda a, b, rows=rows, m=means, s=squares: survey.feature_moments(rows, a, b, m, s),
+                context.cores.split(d, parts_per_thread=1),
+            )
             total = part if total is None else total + part
     assert total is not None
     return total
+
+
+def _refuse_span(context: RunContext, first: int, block: Rows, part: Survey, before: Survey | None) -> None:
+    """Refuse a block whose rows are too far from each other, or from those before, for the precision of the run."""
+    lowest = part.lowest if before is None else np.minimum(part.lowest, before.lowest)
+    highest = part.highest if before is None else np.maximum(part.highest, before.highest)
+    refuse_span(context.rows, first, block, lowest, highest, context.settings.precision)
 
 
 def begin(context: RunContext, surveys: Sequence[Survey]) -> None:

@@ -176,6 +176,6 @@ def whitened_squares(
         i, c = ids[k], owners[k]
         total = 0.0
         for d in range(rows.shape[1]):
-            t = float(rows[i, d]) - float(means[c, d])
-            total += t * t / float(noise_variances[c, d])
+            t = np.float64(rows[i, d]) - np.float64(means[c, d])
+            total += t * t / np.float64(noise_variances[c, d])
         out_squares[k] = total

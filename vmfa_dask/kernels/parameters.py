@@ -92,7 +92,7 @@ def _inverse_of_independent(matrix: Any, tolerance: Any, out_inverse: Any) -> No
 def _squared_norm_of_product(a: Any, b: Any) -> Any:
     total = 0.0
     for d in range(a.shape[0]):
-        value = float(a[d]) * b[d]
+        value = np.float64(a[d]) * b[d]
         total += value * value
     return total
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vmfa_dask.apply.model import MixtureModel
+from vmfa_dask.apply.model_type import ModelType
+from vmfa_dask.apply.summary import as_lines, as_table
 from vmfa_dask.em.algorithm import Training
 from vmfa_dask.em.executor import Executor, SchedulerLost
 from vmfa_dask.em.records import IterationRecord
@@ -25,7 +27,7 @@ logger = logging.getLogger("vmfa_dask")
 Progress = Callable[[IterationRecord], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fit:
     """What a fit returns.
 
@@ -48,6 +50,27 @@ class Fit:
         return {
             c: f"no row kept it after iteration {record.iteration}" for record in self.history for c in record.dropped
         }
+
+
+    def __repr__(self) -> str:
+        return as_lines("Fit", self._facts())
+
+    def _repr_html_(self) -> str:
+        return as_table("Fit", self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        """How the training went and what it gave, in words."""
+        phases = [record.phase for record in self.history]
+        named = {phase: f"{phases.count(phase)} {phase}" for phase in phases}
+        end = f"yes, tol={self.settings.tol:g}" if self.converged else f"no, max_iter={self.settings.max_iter}"
+        energy = f"{self.history[-1].free_energy:.6g} nats per row" if self.history else "none"
+        facts = {
+            "passes": f"{len(phases)} ({', '.join(named.values())})",
+            "converged": end,
+            "final free energy": energy,
+            "dropped": f"{len(self.dropped)} of {self.settings.n_components} components",
+        }
+        return {**facts, **{f"model, {name}": fact for name, fact in self.model.facts().items()}}
 
 
 def show(record: IterationRecord, progress: Progress | None) -> None:
@@ -121,4 +144,5 @@ def train(executor: Executor, start: Start | None, report: Progress, kept: KeptR
             stacklevel=3,
         )
     mixture = executor.results([executor.submit("load-model", 0, load_mixture, state.parameters)])[0]
-    return Fit(MixtureModel.of(mixture), state.records, state.converged, settings)
+    model_type = ModelType(settings.covariance_type, settings.noise, settings.learn_weights)
+    return Fit(MixtureModel.of(mixture, model_type), state.records, state.converged, settings)
