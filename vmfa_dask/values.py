@@ -119,7 +119,7 @@ class Mixture:
         _freeze(self, ("weights", "means", "loadings", "noise_variances", "offset"))
 
     def __eq__(self, other: object) -> bool:
-        return _equal(self, other) if isinstance(other, Mixture) else NotImplemented
+        return isinstance(other, Mixture) and _equal(self, other)
 
     def __hash__(self) -> int:
         return hash((self.means.shape, self.feature_shape, float(self.weights[0]), float(self.means[0, 0])))
@@ -161,7 +161,7 @@ class NeighborGraph:
         _freeze(self, ("neighbors",))
 
     def __eq__(self, other: object) -> bool:
-        return _equal(self, other) if isinstance(other, NeighborGraph) else NotImplemented
+        return isinstance(other, NeighborGraph) and _equal(self, other)
 
     def __hash__(self) -> int:
         return hash(self.neighbors.shape)

@@ -62,7 +62,7 @@ def test_an_old_model_scores_as_it_did(old: Path) -> None:
     np.testing.assert_allclose(model.score_samples(rows), expected["log_densities"], rtol=1e-5)
     assert model.predict(rows).tolist() == expected["labels"]
     assert model.feature_shape == rows.shape[1:]
-    assert model.offset.any()
+    assert model.mixture.offset.any()
 
 
 def _distributed(old: Path, client: Client, **options: Any) -> Fit:

@@ -88,7 +88,7 @@ class MixtureModel:
     def __eq__(self, other: object) -> bool:
         """Whether sizes, type and all parameters are equal, in the units of the data."""
         if not isinstance(other, MixtureModel):
-            return NotImplemented
+            return False
         same = (self.type, self.feature_shape) == (other.type, other.feature_shape)
         return same and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in _NAMES)
 

@@ -37,8 +37,8 @@ class ModelType:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {allowed}")
 
     def __str__(self) -> str:
-        noise = "noise variances shared by all components" if self.noise == "shared" else "noise variances of each component"
-        return f"{self.covariance_type}, {noise}{'' if self.learn_weights else ', weights not learned'}"
+        noise = "shared by all components" if self.noise == "shared" else "of each component"
+        return f"{self.covariance_type}, noise {noise}{'' if self.learn_weights else ', weights not learned'}"
 
     def n_parameters(self, n_components: int, n_features: int, n_factors: int) -> int:
         """Free parameters of a mixture of this type: weights, means and covariances.

@@ -31,7 +31,7 @@ _DIMENSIONS = {
 }
 # Means relative to the offset, where they do not follow from `means` to the last bit.
 _CENTERED = "centered_means"
-_FILES = re.compile(rf"({'|'.join([*_DIMENSIONS, _CENTERED])}/)?(zarr\.json|c(/\d+)*)")
+_FILES = re.compile(rf"zarr\.json|({'|'.join([*_DIMENSIONS, _CENTERED])})/(zarr\.json|c(/\d+)*)")
 
 
 def save_mixture(
