@@ -131,7 +131,6 @@ def test_models_are_replaced_when_that_is_asked_for(tmp_path: Path, at: str, mon
 KILLED = """
 import os, sys
 from vmfa_dask import MixtureModel
-import zarr.core.sync
 folder, old, new, first = *sys.argv[1:4], int(sys.argv[4])
 WATCHED = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "open"}
 
