@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vmfa_dask.em.evaluation import evaluate_all_joints
 from vmfa_dask.em.precision import Precision, derive
 from vmfa_dask.em.rows import Rows, is_exact, read_only, working_rows
 from vmfa_dask.em.threads import Cores
-from vmfa_dask.kernels.log_joints import LOST, whitened_squares
+from vmfa_dask.kernels.log_joints import LOST, mark_doubts, whitened_squares
 from vmfa_dask.values import Float64, Int64, Mixture
 
 # A distance carries at most this part of Σ t²/σ² as an error: float32 sums were seen to be off by 3.4e-7.
@@ -23,6 +24,8 @@ _ROUNDING = {"float32": 3.5e-7, "float64": 1e-15}
 _PART_OF_DISTANCE, _NATS_PER_FEATURE = 1e-4, 1e-5
 # The best component is looked for again where others may be better and joints are wrong by more than this, in nats.
 _OPEN_ORDER = 0.02
+# Rows that stay in the cache while all components pass over them.
+_MARKED_TOGETHER = 256
 # Keeps sums and differences of the largest numbers finite; a power of two, so that nothing is rounded.
 _SHRINK = 2.0**-4
 
@@ -128,36 +131,32 @@ class _Kernels:
 
     def doubtful(self, rows: Rows, joints: Float64) -> Int64:
         """Rows (m,) whose density or best component may be wrong: overflow, lost digits, or an open order."""
-        broken = ~np.isfinite(joints.min(axis=0))
-        if not broken.any():
-            return self._uncertain(rows, joints)
-        rest = np.flatnonzero(~broken)
-        if len(rest):
-            rest = rest[self._uncertain(read_only(rows[rest]), joints[:, rest])]
-        return np.union1d(np.flatnonzero(broken), rest)
+        marks = np.empty(len(rows), np.uint8)
+        few = min(_NATS_PER_FEATURE * rows.shape[1], _OPEN_ORDER)
+        smallest = np.where(self._worst > _PART_OF_DISTANCE, few, _OPEN_ORDER)
+        norms = self.precision.log_norms
 
-    def _uncertain(self, rows: Rows, joints: Float64) -> Int64:
-        """Rows whose best components may be others, or have lost digits; their errors are found from Σ t²/σ²."""
-        norms, few = self.precision.log_norms, _NATS_PER_FEATURE * rows.shape[1]
-        losing = self._worst > _PART_OF_DISTANCE
-        reach = np.max(self._worst * (norms - joints.min(axis=1)))
-        if reach <= _OPEN_ORDER and not losing.any():
-            return np.zeros(0, np.int64)
-        errors = self._worst[:, None] * (norms[:, None] - joints)
-        best = joints.argmax(axis=0)
-        lowest = _at(joints, best) - _at(errors, best)
-        matters = errors > np.where(losing, min(few, _OPEN_ORDER), _OPEN_ORDER)[:, None]
-        c, i = np.nonzero(matters & (joints + errors >= lowest))
-        if not len(i):
-            return np.zeros(0, np.int64)
-        chosen, column = np.unique(i, return_inverse=True)
-        joints, best = joints[:, chosen], best[chosen]
+        def mark(start: int, stop: int) -> None:
+            for low in range(start, stop, _MARKED_TOGETHER):
+                mark_doubts(joints, norms, self._worst, smallest, low, min(low + _MARKED_TOGETHER, stop), marks)
+
+        self.cores.run(mark, self.cores.split(len(rows)))
+        chosen = np.flatnonzero(marks == 1)
+        if len(chosen):
+            marks[chosen] = self._is_uncertain(rows, joints[:, chosen], chosen, smallest)
+        return np.flatnonzero(marks)
+
+    def _is_uncertain(self, rows: Rows, joints: Float64, chosen: Int64, smallest: Float64) -> NDArray[np.bool_]:
+        """Whether the best components of the `chosen` rows may be others, or have lost digits, from Σ t²/σ²."""
+        distances = self.precision.log_norms[:, None] - joints
+        bounds, best = self._worst[:, None] * distances, joints.argmax(axis=0)
+        c, i = np.nonzero((bounds > smallest[:, None]) & (joints + bounds >= _at(joints - bounds, best)))
         errors = np.zeros(joints.shape)
-        errors[c, column] = self._errors(rows, i, c, joints[c, column])
-        near = joints + errors >= _at(joints, best) - _at(errors, best)
-        lost = near & (errors > few) & (errors > _PART_OF_DISTANCE * (norms[:, None] - joints))
+        errors[c, i] = self._errors(rows, chosen[i], c, joints[c, i])
+        near = joints + errors >= _at(joints - errors, best)
+        lost = near & (errors > _NATS_PER_FEATURE * rows.shape[1]) & (errors > _PART_OF_DISTANCE * distances)
         open_order = (near & (errors > _OPEN_ORDER)).any(axis=0) & (near.sum(axis=0) > 1)
-        uncertain: Int64 = chosen[lost.any(axis=0) | (open_order & self._narrow)]
+        uncertain: NDArray[np.bool_] = lost.any(axis=0) | (open_order & self._narrow)
         return uncertain
 
     def _errors(self, rows: Rows, i: Int64, c: Int64, joints: Float64) -> Float64:

@@ -163,6 +163,39 @@ def all_log_joints(
             out_log_joints[c, first + i] = log_norms[c] - 0.5 * distance(sums[i])
 
 
+@kernel
+def mark_doubts(
+    log_joints: Any, log_norms: Any, worst: Any, smallest: Any, first: Any, last: Any, out_marks: Any
+) -> None:
+    """Which rows ``first:last`` are worth a closer look, into out_marks (n,) uint8: 0 none, 1 doubtful, 2 not finite.
+
+    A joint of distance d can be wrong by ``worst[c] d / 2``. A row is doubtful where a component may be as good as the
+    best one, and its joint be wrong by more than ``smallest[c]``.
+
+    Parameters
+    ----------
+    log_joints : (C, n) float64
+    log_norms, worst, smallest : (C,) float64, in nats, as parts of the distance, in nats
+    """
+    n = last - first
+    floor, doubts, finite = np.full(n, -np.inf), np.zeros(n), np.zeros(n)
+    for c in range(log_norms.shape[0]):
+        part, norm = worst[c], log_norms[c]
+        for i in range(n):
+            value = log_joints[c, first + i]
+            least = value - part * (norm - value)
+            floor[i] = least if least > floor[i] else floor[i]
+            finite[i] += value * 0.0  # NaN from the first value on that is not finite
+    for c in range(log_norms.shape[0]):
+        part, norm, little = worst[c], log_norms[c], smallest[c]
+        for i in range(n):
+            value = log_joints[c, first + i]
+            error = part * (norm - value)
+            doubts[i] = 1.0 if (error > little) & (value + error >= floor[i]) else doubts[i]
+    for i in range(n):
+        out_marks[first + i] = 2 if finite[i] != 0.0 else int(doubts[i])
+
+
 @reduction
 def whitened_squares(
     rows: Any, ids: Any, owners: Any, means: Any, noise_variances: Any, first: Any, last: Any, out_squares: Any
@@ -172,10 +205,15 @@ def whitened_squares(
     rows (n, D) any real dtype; ids, owners (P,) row and component of each pair; means, noise_variances (C, D). Against
     the distance it says how many digits of the distance cancelled.
     """
+    known, mean, inverse = -1, np.empty(rows.shape[1]), np.empty(rows.shape[1])
     for k in range(first, last):
         i, c = ids[k], owners[k]
+        if c != known:  # pairs of one component follow each other
+            known = c
+            for d in range(rows.shape[1]):
+                mean[d], inverse[d] = means[c, d], 1.0 / np.float64(noise_variances[c, d])
         total = 0.0
         for d in range(rows.shape[1]):
-            t = np.float64(rows[i, d]) - np.float64(means[c, d])
-            total += t * t / np.float64(noise_variances[c, d])
+            t = np.float64(rows[i, d]) - mean[d]
+            total += t * t * inverse[d]
         out_squares[k] = total
