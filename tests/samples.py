@@ -9,6 +9,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from vmfa_dask import MixtureModel
 from vmfa_dask.em.start import Start
 from vmfa_dask.values import Mixture, NeighborGraph
 
@@ -27,8 +28,13 @@ def make_mixture(
     )
 
 
-def draw(mixture: Mixture, n_rows: int, seed: int = 1, dtype: str = "float64") -> NDArray[Any]:
+def _mixture(source: Mixture | MixtureModel) -> Mixture:
+    return source.mixture if isinstance(source, MixtureModel) else source
+
+
+def draw(source: Mixture | MixtureModel, n_rows: int, seed: int = 1, dtype: str = "float64") -> NDArray[Any]:
     """Rows of a mixture; integer types get rounded and clipped values."""
+    mixture = _mixture(source)
     rng = np.random.default_rng(seed)
     owner = rng.choice(mixture.n_components, n_rows, p=mixture.weights)
     factors = rng.normal(size=(n_rows, mixture.n_factors))
@@ -79,7 +85,8 @@ def write_store(path: Path | str, rows: NDArray[Any], chunks: tuple[int, ...] | 
     return str(path)
 
 
-def parameters(mixture: Mixture) -> bytes:
+def parameters(source: Mixture | MixtureModel) -> bytes:
     """Every parameter of a mixture, for comparing bit by bit."""
+    mixture = _mixture(source)
     names = ("weights", "means", "loadings", "noise_variances", "offset")
     return b"".join(np.ascontiguousarray(getattr(mixture, name)).tobytes() for name in names)

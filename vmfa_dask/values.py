@@ -33,6 +33,12 @@ def _expect(owner: str, name: str, found: tuple[int, ...], expected: tuple[int, 
         raise ValueError(f"{owner}: {name} has shape {found}, expected {expected}")
 
 
+def as_floats(array: Any) -> FloatArray:
+    """An array of floats of 32 or 64 bits; whole numbers become float64."""
+    found = np.asarray(array)
+    return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
+
+
 def check_table(label: str, shape: tuple[int, ...], dtype: Any) -> None:
     """Refuse arrays that are no table of numbers.
 
@@ -53,7 +59,13 @@ def check_table(label: str, shape: tuple[int, ...], dtype: Any) -> None:
         raise ValueError(f"{label}: dtype {dtype} is not supported; expected an integer or a float of at most 64 bits")
 
 
-@dataclass(frozen=True)
+def _equal(value: Any, other: Any) -> bool:
+    """Whether two values of one class hold the same: their arrays equal shapes and numbers, all else equal values."""
+    pairs = ((getattr(value, f.name), getattr(other, f.name)) for f in fields(value) if f.compare)
+    return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
+
+
+@dataclass(frozen=True, eq=False)
 class Mixture:
     """Parameters of a mixture of factor analyzers, Σ_c π_c N(x; μ_c + offset, Λ_cΛ_cᵀ + diag σ²_c).
 
@@ -65,7 +77,7 @@ class Mixture:
     noise_variances : (C, D) same dtype, positive
     feature_shape : shape of one row as it is stored, e.g. (32, 32, 3); its product is D
     offset : (D,) float64, subtracted from rows in float64 before anything is narrowed; zero unless the data needs it
-    version : number of M-steps that led here
+    version : number of M-steps that led here; of two mixtures it says nothing of whether they are equal
 
     Raises
     ------
@@ -79,7 +91,7 @@ class Mixture:
     noise_variances: FloatArray
     feature_shape: tuple[int, ...] = ()
     offset: Float64 = field(default_factory=lambda: np.zeros(0))
-    version: int = 0
+    version: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         if self.means.ndim != 2 or self.loadings.ndim != 3:
@@ -111,6 +123,12 @@ class Mixture:
         weights = np.where(self.weights > 0, self.weights, 1.0 / n_rows)
         return replace(self, weights=weights / weights.sum(), version=0)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mixture) and _equal(self, other)
+
+    def __hash__(self) -> int:
+        return hash((self.means.shape, self.feature_shape, float(self.weights[0]), float(self.means[0, 0])))
+
     @property
     def n_components(self) -> int:
         """C."""
@@ -127,7 +145,7 @@ class Mixture:
         return int(self.loadings.shape[1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NeighborGraph:
     """Sets g_c of components similar to c.
 
@@ -146,6 +164,12 @@ class NeighborGraph:
             raise ValueError(f"NeighborGraph: entries must lie in -1..{len(neighbors) - 1}")
         object.__setattr__(self, "neighbors", neighbors)
         _freeze(self, ("neighbors",))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NeighborGraph) and _equal(self, other)
+
+    def __hash__(self) -> int:
+        return hash(self.neighbors.shape)
 
 
 @dataclass(frozen=True)

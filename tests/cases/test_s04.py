@@ -76,11 +76,12 @@ def test_tables_of_different_units_gain_from_it() -> None:
     rows = np.random.default_rng(0).permutation(data)
     train, test = rows[100:], rows[:100]
     options = {"n_components": 4, "n_factors": 3}
-    assert fit_local(train, **options).model.score(test) > fit_local(train, preset="paper", **options).model.score(test) + 8
+    score = fit_local(train, **options).model.score(test)
+    assert score > fit_local(train, preset="paper", **options).model.score(test) + 8
 
 
 def test_what_float32_cannot_hold_is_named() -> None:
-    with pytest.raises(ValueError, match="feature 3: .*precision='float64'"):
+    with pytest.raises(ValueError, match=r"feature 3: .*precision='float64'"):
         fitted(ROWS * np.array([1, 1, 1, 1e-22, 1, 1, 1]))
     scale = np.array([1, 1, 1, 1e-22, 1, 1, 1])
     score, _, _ = fitted(ROWS * scale, precision="float64")

@@ -62,7 +62,7 @@ def test_an_old_model_scores_as_it_did(old: Path) -> None:
     np.testing.assert_allclose(model.score_samples(rows), expected["log_densities"], rtol=1e-5)
     assert model.predict(rows).tolist() == expected["labels"]
     assert model.feature_shape == rows.shape[1:]
-    assert model.offset.any()
+    assert model.mixture.offset.any()
 
 
 def _distributed(old: Path, client: Client, **options: Any) -> Fit:
@@ -133,9 +133,15 @@ def unclear(old: Path, path: Path, length: int) -> str | None:
     return f"{path.relative_to(old)}, {length} of {len(whole)} bytes: {outcome}"
 
 
+def _is_only_for_xarray(path: Path) -> bool:
+    """Groups above the blocks of versions join them to one tree; a run does not read their metadata."""
+    return path.parts[:2] == ("run", "versions") and path.name == "zarr.json" and len(path.parts) < 6
+
+
 def cut(old: Path, metadata: bool) -> list[str]:
     """Unclear outcomes over all files of one sort, each cut at three places."""
     paths = [path for path in files_of(old) if (path.name == "zarr.json") == metadata]
+    paths = [path for path in paths if not _is_only_for_xarray(path.relative_to(old))]
     assert paths
     cuts = [(path, length) for path in paths for size in [path.stat().st_size] for length in (0, size // 2, size - 1)]
     return [found for path, length in cuts if (found := unclear(old, path, length))]

@@ -37,6 +37,7 @@ def evaluate(mixture: Mixture, rows: NDArray[Any], members: Int32, indptr: Int64
             p.packed,
             p.log_norms,
             p.precise_slot,
+            p.lost,
             p.packed_precise,
             p.factors,
             p.tile,

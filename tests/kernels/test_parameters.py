@@ -23,8 +23,9 @@ from vmfa_dask.values import Mixture, Moments
 def test_factorize(precision: str, n_factors: int, n_features: int) -> None:
     mixture = make_mixture(4, n_features, n_factors, dtype=precision)
     dense = Dense.of(mixture)
-    cholesky, log_norms, conditions = np.empty((4, n_factors, n_factors)), np.empty(4), np.empty(4)
-    factorize(mixture.loadings, mixture.noise_variances, mixture.weights, 0, 4, cholesky, log_norms, conditions)
+    cholesky, (log_norms, conditions, shifts) = np.empty((4, n_factors, n_factors)), np.empty((3, 4))
+    arrays = (mixture.means, mixture.loadings, mixture.noise_variances, mixture.weights)
+    factorize(*arrays, 0, 4, cholesky, log_norms, conditions, shifts)
     for c in range(4):
         scaled = dense.loadings[c] / dense.noise_variances[c]
         gram = np.eye(n_factors) + scaled @ dense.loadings[c].T
@@ -32,13 +33,14 @@ def test_factorize(precision: str, n_factors: int, n_features: int) -> None:
         determinant = np.linalg.slogdet(2 * np.pi * dense.covariance(c))[1]
         assert log_norms[c] == pytest.approx(np.log(dense.weights[c]) - 0.5 * determinant, rel=1e-12, abs=1e-10)
         assert conditions[c] == pytest.approx(np.trace(gram) - n_factors, rel=1e-10, abs=1e-12)
+        assert shifts[c] == pytest.approx(np.linalg.norm(dense.means[c] / np.sqrt(dense.noise_variances[c])), rel=1e-10)
 
 
 def test_factorize_survives_loadings_that_swamp_the_noise() -> None:
     loadings, noise = read_only(np.full((1, 3, 8), 2e4)), read_only(np.full((1, 8), 1e-8))
-    cholesky, log_norms, conditions = np.empty((1, 3, 3)), np.empty(1), np.empty(1)
-    factorize(loadings, noise, np.ones(1), 0, 1, cholesky, log_norms, conditions)
-    for array in (cholesky, log_norms, conditions):
+    cholesky, (log_norms, conditions, shifts) = np.empty((1, 3, 3)), np.empty((3, 1))
+    factorize(loadings[0, :1], loadings, noise, np.ones(1), 0, 1, cholesky, log_norms, conditions, shifts)
+    for array in (cholesky, log_norms, conditions, shifts):
         assert np.isfinite(array).all()
 
 

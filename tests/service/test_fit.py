@@ -22,7 +22,7 @@ def test_a_fit_holds_model_history_and_settings() -> None:
     fit = fit_local(ROWS, **OPTIONS, tol=0.0, warmup_tol=0.0, random_state=4)
     assert isinstance(fit.model, MixtureModel)
     assert (fit.model.n_components, fit.model.n_factors, fit.model.n_features) == (6, 3, 8)
-    assert fit.model.version == 3
+    assert fit.model.mixture.version == 3
     assert [record.phase for record in fit.history] == ["warm-up"] * 2 + ["training"] * 3 + ["final"]
     assert fit.settings.random_state == 4
     assert fit.settings.truncation == 3

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import zarr
 
-from vmfa_dask.em.evaluation import evaluate_all_joints
-from vmfa_dask.em.precision import Precision, derive
-from vmfa_dask.em.rows import (
-    ArrayRows,
-    RowSource,
-    read_ahead,
-    refuse_non_finite,
-    working_rows,
-)
+from vmfa_dask.apply.joints import ExactJoints
+from vmfa_dask.em.rows import ArrayRows, Rows, RowSource, read_ahead, refuse_non_finite
 from vmfa_dask.em.threads import Cores, available_cores
 from vmfa_dask.store.forms import DaskRows, is_dask_array, is_of_xarray, place_of, samples_first
 from vmfa_dask.store.places import locate
@@ -97,47 +90,65 @@ class Evaluator:
 
     def __init__(self, mixture: Mixture, n_threads: int | None = None) -> None:
         self.mixture = mixture
-        self.cores = Cores(n_threads or available_cores())
-        self.precision: Precision = derive(mixture, self.cores)
+        self._alive = np.flatnonzero(mixture.weights > 0)
+        self._exact = ExactJoints(_of_components(mixture, self._alive), Cores(n_threads or available_cores()))
 
-    def blocks(self, rows: RowSource) -> Iterator[tuple[slice, Float64]]:
-        """``(range, log-joints (C, n))`` of the blocks of rows."""
-        size = int(np.clip(_BLOCK_BYTES // (8 * self.mixture.n_components), 16, 4096))
+    def blocks(self, rows: RowSource) -> Iterator[tuple[slice, Rows, Float64]]:
+        """``(range, rows, log-joints (C, n))`` of the blocks of rows; C counts the components of positive weight."""
+        size = int(np.clip(_BLOCK_BYTES // (8 * len(self._alive)), 16, 4096))
         for first, block in read_ahead(rows, 0, rows.n_rows, size):
             refuse_non_finite(rows, first, block)
-            working = working_rows(block, self.mixture.offset, self.mixture.means.dtype.name)
-            yield slice(first, first + len(block)), evaluate_all_joints(working, self.precision, self.cores)
+            yield slice(first, first + len(block)), block, self._exact.of(block)
 
     def score_samples(self, rows: RowSource) -> Float64:
-        """log p(x) per row, (n,) float64, nats."""
+        """log p(x) per row, (n,) float64, nats; −inf where it is below what float64 holds."""
         scores = np.empty(rows.n_rows)
-        for part, joints in self.blocks(rows):
+        for part, _, joints in self.blocks(rows):
             scores[part] = _log_sum(joints)
         return scores
 
     def predict(self, rows: RowSource) -> Int64:
-        """Component of largest joint per row, (n,) int64; ties go to the smaller number."""
+        """Component of largest joint per row, (n,) int64; ties go to the smaller number.
+
+        Where all joints are below what float64 holds, the distance decides, which is all that counts that far away.
+        """
         labels = np.empty(rows.n_rows, np.int64)
-        for part, joints in self.blocks(rows):
-            labels[part] = joints.argmax(axis=0)
+        for part, block, joints in self.blocks(rows):
+            best = joints.argmax(axis=0)
+            lost = np.flatnonzero(np.isneginf(joints.max(axis=0)))
+            if len(lost):
+                best[lost] = self._exact.nearest(block[lost])
+            labels[part] = self._alive[best]
         return labels
 
     def bounds(self, rows: RowSource, truncation: int) -> Bounds:
         """Bounds from the `truncation` best components of each row."""
-        c, n = self.mixture.n_components, rows.n_rows
-        sums, n_left = np.zeros(3), c - truncation
-        for _, joints in self.blocks(rows):
+        sums, n_left = np.zeros(3), max(0, len(self._alive) - truncation)
+        for _, _, joints in self.blocks(rows):
             total, kept = _log_sum(joints), joints
             if n_left:
                 kept = np.partition(joints, n_left, axis=0)[n_left:]
             captured = _log_sum(kept) if n_left else total
-            sums += captured.sum(), total.sum(), np.expm1(total - captured).sum()  # expm1: mass left out over mass kept
-        energy, score, ratio = (float(value) for value in sums / n)
+            known = np.isfinite(captured)
+            left_out = np.expm1(total[known] - captured[known])  # mass left out over mass kept
+            with np.errstate(over="ignore"):
+                sums += captured.sum(), total.sum(), left_out.sum()
+        energy, score, ratio = (float(value) for value in sums / rows.n_rows)
         return Bounds(energy, score, energy + ratio)
+
+
+def _of_components(mixture: Mixture, chosen: Int64) -> Mixture:
+    """The mixture of some components, with the weights that they have."""
+    if len(chosen) == mixture.n_components:
+        return mixture
+    names = ("weights", "means", "loadings", "noise_variances")
+    return replace(mixture, **{name: getattr(mixture, name)[chosen] for name in names})
 
 
 def _log_sum(joints: Float64) -> Float64:
     """Logarithm of the sum over components of what is given by its logarithm, (n,)."""
     best = joints.max(axis=0)
-    total: Float64 = best + np.log(np.exp(joints - best).sum(axis=0))
+    shift = np.where(np.isfinite(best), best, 0.0)  # −inf − (−inf) is no number
+    with np.errstate(divide="ignore"):
+        total: Float64 = shift + np.log(np.exp(joints - shift).sum(axis=0))
     return total

@@ -84,7 +84,7 @@ class Training:
         lost = tuple(c for update in updates for c in update.dropped)
         split = lost if settings.empty_components == "split" else ()
         return IterationRecord(
-            state.iteration,
+            len(state.records),
             state.phase,
             free_energy,
             change,

@@ -6,13 +6,15 @@ May import: values, kernels, em.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.evaluation import evaluate_all_joints
 from vmfa_dask.em.precision import derive
-from vmfa_dask.em.rows import working_rows
+from vmfa_dask.em.ranges import LARGEST_SPAN
+from vmfa_dask.em.rows import Rows, read_only, working_rows
 from vmfa_dask.em.seeding import Candidates, first_seed
 from vmfa_dask.em.storage import START
 from vmfa_dask.kernels import random, survey
@@ -38,7 +40,7 @@ def run_chains(context: RunContext, parts: Sequence[Candidates], masses: Sequenc
     seeds, seed_rows = np.empty((c, values.shape[1])), np.empty(c, np.int64)
     wide = values.dtype == np.float64 and len(values)
     center = values.mean(axis=0) if wide else np.zeros(values.shape[1])
-    points = working_rows(values, center, "float32")
+    points = _points(values, center)
     seeds[0] = first_seed(context) - context.offset()
     seed_rows[0] = context.storage.read(START, 0, 0)["first_row"][0]
     nearest = squared_distances(context, points, seeds[:1] - center).min(axis=1)
@@ -56,6 +58,12 @@ def run_chains(context: RunContext, parts: Sequence[Candidates], masses: Sequenc
             found = squared_distances(context, points[rest], seeds[low:high] - center)
             nearest[rest] = np.minimum(nearest[rest], found.min(axis=1))
     return seed_rows, seeds, n_distinct
+
+
+def _points(values: Rows, center: Float64) -> Rows:
+    """Candidates as distances take them: in float32, which is enough, unless squares of them would overflow."""
+    wide = values.dtype.itemsize >= 4 and np.abs(values.astype(np.float64)).max(initial=0.0) > LARGEST_SPAN["float32"]
+    return read_only(values.astype(np.float64) - center) if wide else working_rows(values, center, "float32")
 
 
 def _walk(nearest: Float64, proposal: Float64, accept: Float64, chain: range) -> int:
@@ -82,8 +90,9 @@ def squared_distances(context: RunContext, points: FloatArray, centers: FloatArr
     Differences are formed before they are squared, so equal rows are at distance zero.
     """
     k, d = len(centers), points.shape[1]
-    means = centers.astype(np.float32)
-    units = np.tile(np.square(context.scales()).astype(np.float32), (k, 1))
-    unit = Mixture(np.full(k, 1.0 / k), means, np.zeros((k, 0, d), np.float32), units)
+    dtype: type[np.floating[Any]] = np.float64 if points.dtype == np.float64 else np.float32
+    means = centers.astype(dtype)
+    units = np.tile(np.square(context.scales()).astype(dtype), (k, 1))
+    unit = Mixture(np.full(k, 1.0 / k), means, np.zeros((k, 0, d), dtype), units)
     precision = derive(unit, context.cores)
     return 2.0 * (precision.log_norms[:, None] - evaluate_all_joints(points, precision, context.cores)).T

@@ -16,6 +16,7 @@ from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.evaluation import add_moments, evaluate_joints
 from vmfa_dask.em.exhaustive import evaluate_exhaustively
 from vmfa_dask.em.precision import Precision
+from vmfa_dask.em.ranges import refuse_row, refuse_values
 from vmfa_dask.em.rows import Rows, read_ahead, refuse_non_finite, working_rows
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels import search, tallies
@@ -50,6 +51,8 @@ class PartialEStep:
         for first, block in self._timed(blocks):
             part = slice(first - group[0], first - group[0] + len(block))
             rows = working_rows(block, self.mixture.offset, self.mixture.means.dtype.name)
+            if self.step.iteration == 0:
+                refuse_values(self.context.rows, first, block, rows, self.context.settings.precision)
             known = posterior.rows(part)
             if self.context.settings.search == "exhaustive":
                 state = evaluate_exhaustively(rows, self.precision, self.context, self.watch)
@@ -57,8 +60,8 @@ class PartialEStep:
                 state = self._evaluate(rows, first, known.components, self._rows_to_search(known, first))
             if not np.isfinite(state.free_energy).all():
                 refuse_non_finite(self.context.rows, first, block)
-                row = first + int(np.argmin(np.isfinite(state.free_energy)))
-                raise ValueError(f"{self.context.rows.describe(row)}: no component gives this row a finite density")
+                row = int(np.argmin(np.isfinite(state.free_energy)))
+                refuse_row(self.context.rows, first + row, block[row], self.mixture)
             updated[part] = state.components
             if resting is not None:
                 search.unchanged_rows(known.components, state.components, resting[part])

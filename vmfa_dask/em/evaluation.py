@@ -21,7 +21,7 @@ def evaluate_joints(
 ) -> None:
     """Log-joints of every component c with its rows ``members[indptr[c]:indptr[c + 1]]`` (see `kernels.log_joints`)."""
     p = precision
-    slots = (p.precise_slot, p.packed_precise)
+    slots = (p.precise_slot, p.lost, p.packed_precise)
     cores.run(
         lambda a, b: log_joints(
             rows, members, indptr, a, b, p.packed, p.log_norms, *slots, p.factors, p.tile, out_log_joints
@@ -35,7 +35,7 @@ def evaluate_all_joints(rows: Rows, precision: Precision, cores: Cores, memory: 
     p, shape = precision, (len(precision.log_norms), len(rows))
     joints = np.empty(shape) if memory is None else memory.empty(shape, np.float64)
     few = max(8, _CACHED_BYTES // max(1, rows.shape[1] * rows.itemsize))
-    slots = (p.precise_slot, p.packed_precise)
+    slots = (p.precise_slot, p.lost, p.packed_precise)
 
     def evaluate(start: int, stop: int) -> None:
         for low in range(start, stop, few):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels import vector
+from vmfa_dask.kernels.log_joints import LOST
 from vmfa_dask.kernels.parameters import factorize, pack
 from vmfa_dask.kernels.projections import rows_per_tile
 from vmfa_dask.memory import Memory
@@ -19,6 +20,9 @@ from vmfa_dask.values import Float64, Int32, Mixture
 # of a few 1e-7 of that excess; where this can pass 1e-5 of D, float64 parameters are kept as well, and the kernel takes
 # them for the rows that need it.
 _LARGEST_EXCESS_PER_FEATURE = 100.0
+# Rounding μ/σ to float32 adds about 5e-8 ‖μ/σ‖ to the distance of a row near the mean, which is about D. Where this can
+# pass 1e-4 of it (three times its standard deviation), all rows of the component are evaluated in float64.
+_LARGEST_SHIFT_PER_FEATURE = 600.0
 # Components whose parameters are read twice while they are in the cache.
 _CACHED_COMPONENTS = 4
 
@@ -31,6 +35,8 @@ class Precision:
     ----------
     packed : (C, blocks, H + 2, lanes) in the dtype of the mixture
     packed_precise, precise_slot : the same in float64 for the components where float32 would cancel, and where they are
+    lost : (C,) float64, the part of Σ t²/σ² below which a distance is taken from there; inf for all distances
+    conditions : (C,) float64, tr(ΛᵀD⁻¹Λ), the most by which Σ t²/σ² exceeds a distance, in units of it
     cholesky : (C, H, H) float64, R of L = RRᵀ
     log_norms : (C,) float64, log π_c − ½(D log 2π + log|Σ_c|)
     log_weights : (C,) float64, −inf for dropped components
@@ -39,6 +45,8 @@ class Precision:
     packed: NDArray[Any]
     packed_precise: Float64
     precise_slot: Int32
+    lost: Float64
+    conditions: Float64
     cholesky: Float64
     log_norms: Float64
     log_weights: Float64
@@ -69,7 +77,7 @@ def derive(mixture: Mixture, cores: Cores, memory: Memory | None = None) -> Prec
     """Precision of a mixture, in arrays from `memory`; complexity O(C·D·H²)."""
     memory = memory if memory is not None else Memory()
     c, d, h = mixture.n_components, mixture.n_features, mixture.n_factors
-    cholesky, log_norms, conditions = np.empty((c, h, h)), np.empty(c), np.empty(c)
+    cholesky, log_norms, conditions, shifts = np.empty((c, h, h)), np.empty(c), np.empty(c), np.empty(c)
     arrays = (mixture.means, mixture.loadings, mixture.noise_variances)
     dtype = mixture.means.dtype
     packed = memory.empty(_packed_shape(c, h, d, dtype.itemsize), dtype)
@@ -78,16 +86,18 @@ def derive(mixture: Mixture, cores: Cores, memory: Memory | None = None) -> Prec
     def prepare(start: int, stop: int) -> None:
         for low in range(start, stop, _CACHED_COMPONENTS):
             part = (low, min(low + _CACHED_COMPONENTS, stop))
-            factorize(arrays[1], arrays[2], mixture.weights, *part, cholesky, log_norms, conditions)
+            factorize(*arrays, mixture.weights, *part, cholesky, log_norms, conditions, shifts)
             pack(*arrays, cholesky, every, *part, packed)
 
     cores.run(prepare, cores.split(c))
-    cancels = (conditions > _LARGEST_EXCESS_PER_FEATURE * d) & (dtype == np.float32)
-    chosen = np.flatnonzero(cancels).astype(np.int32)
+    cancels = conditions > _LARGEST_EXCESS_PER_FEATURE * d
+    moves = shifts > _LARGEST_SHIFT_PER_FEATURE * d
+    chosen = np.flatnonzero((cancels | moves) & (dtype == np.float32)).astype(np.int32)
     precise_slot = np.full(c, -1, np.int32)
     precise_slot[chosen] = np.arange(len(chosen))
     packed_precise = memory.empty(_packed_shape(len(chosen), h, d, 8), np.float64)
     cores.run(lambda a, b: pack(*arrays, cholesky, chosen, a, b, packed_precise), cores.split(len(chosen)))
     with np.errstate(divide="ignore"):
         log_weights = np.log(mixture.weights)
-    return Precision(packed, packed_precise, precise_slot, cholesky, log_norms, log_weights)
+    lost = np.where(moves, np.inf, LOST)
+    return Precision(packed, packed_precise, precise_slot, lost, conditions, cholesky, log_norms, log_weights)

@@ -100,16 +100,23 @@ def n_features_of(rows: RowSource) -> int:
     return int(np.prod(rows.feature_shape))
 
 
+def is_exact(stored: np.dtype[Any], dtype: str) -> bool:
+    """Whether kernels in `dtype` take values of a stored dtype as they are: converted in registers, without loss."""
+    return stored.name in (_EXACT_IN_FLOAT32 if dtype == "float32" else _EXACT_IN_FLOAT64) and stored.isnative
+
+
 def working_rows(block: Rows, offset: Float64, dtype: str) -> Rows:
-    """Rows as kernels take them: untouched where conversion in registers is exact, else minus `offset` in float64."""
-    exact = block.dtype.name in (_EXACT_IN_FLOAT32 if dtype == "float32" else _EXACT_IN_FLOAT64)
-    if exact and block.dtype.isnative and not offset.any():
+    """Rows as kernels take them: untouched where conversion in registers is exact, else minus `offset` in float64.
+
+    What float32 cannot hold becomes infinite, and gives no finite log-joint.
+    """
+    if is_exact(block.dtype, dtype) and not offset.any():
         return read_only(block)
     narrowed = np.empty(block.shape, dtype)
-    for start in range(0, len(block), 256):  # the float64 intermediate stays small
-        np.subtract(
-            block[start : start + 256], offset, out=narrowed[start : start + 256], dtype=np.float64, casting="same_kind"
-        )
+    with np.errstate(over="ignore"):
+        for start in range(0, len(block), 256):  # the float64 intermediate stays small
+            part = slice(start, start + 256)
+            np.subtract(block[part], offset, out=narrowed[part], dtype=np.float64, casting="same_kind")
     return read_only(narrowed)
 
 

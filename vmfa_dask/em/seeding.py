@@ -7,14 +7,15 @@ and gathered in one pass over the rows; the chains then run on that small array.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vmfa_dask.em.context import RunContext
+from vmfa_dask.em.ranges import refuse_scales, refuse_span, with_squares
 from vmfa_dask.em.rows import Rows, gather, read_ahead, refuse_non_finite, working_rows
 from vmfa_dask.em.storage import START
-from vmfa_dask.em.units import Survey
+from vmfa_dask.em.units import Survey, join_extremes
 from vmfa_dask.kernels import random, survey
 from vmfa_dask.values import Float64, Int64
 
@@ -41,22 +42,24 @@ def survey_group(context: RunContext, group: int) -> Survey:
     with context.cores.exclusive():
         for first, block in read_ahead(context.rows, *context.plan.groups[group], context.plan.block_rows):
             refuse_non_finite(context.rows, first, block)
-            part = _survey_block(context, block)
+            part = _survey_block(context, first, block, total)
             total = part if total is None else total + part
     assert total is not None
     return total
 
 
-def _survey_block(context: RunContext, block: Rows) -> Survey:
+def _survey_block(context: RunContext, first: int, block: Rows, before: Survey | None) -> Survey:
+    """Survey of a block; refuses rows too far from each other, or from those before, for the precision of the run."""
     n, d = block.shape
     means, squares, extremes = np.empty(d), np.empty(d), np.empty((4, d))
-
-    def survey_features(start: int, stop: int) -> None:
-        survey.feature_moments(block, start, stop, means, squares)
-        survey.extremes(block, start, stop, extremes)
-
-    context.cores.run(survey_features, context.cores.split(d))
-    return Survey(n, means, squares, extremes)
+    parts = context.cores.split(d)
+    context.cores.run(lambda a, b: survey.extremes(block, a, b, extremes), parts)
+    found = Survey(n, means, squares, extremes)
+    seen = found if before is None else replace(found, extremes=join_extremes(found.extremes, before.extremes))
+    refuse_span(context.rows, first, block, seen.lowest, seen.highest, context.settings.precision)
+    rows = with_squares(block, found.lowest, found.highest)
+    context.cores.run(lambda a, b: survey.feature_moments(rows, a, b, means, squares), parts)
+    return found
 
 
 def begin(context: RunContext, surveys: Sequence[Survey], offset: Float64 | None = None) -> None:
@@ -64,6 +67,9 @@ def begin(context: RunContext, surveys: Sequence[Survey], offset: Float64 | None
     total = surveys[0]
     for part in surveys[1:]:
         total += part
+    scales = total.scales()
+    if context.settings.standardize:
+        refuse_scales(scales, context.settings)
     if offset is None:
         shifted = np.abs(total.means) > _OFFSET_DEVIATIONS * np.sqrt(total.variances)
         narrow = context.rows.dtype.itemsize == 1 or context.settings.precision == "float64"
@@ -77,10 +83,10 @@ def begin(context: RunContext, surveys: Sequence[Survey], offset: Float64 | None
         {
             "offset": offset,
             "variances": total.variances,
-            "scales": total.scales(),
+            "scales": scales,
             "floors": total.floors(),
-            "lowest": total.extremes[0].copy(),
-            "highest": total.extremes[3].copy(),
+            "lowest": total.lowest,
+            "highest": total.highest,
             "first_row": first[0].astype(np.int64),
         },
     )

@@ -23,7 +23,7 @@ class RunState:
     Parameters
     ----------
     phase : of the next pass; "done" after the last one
-    iteration, parameters, graph : number of the next pass and the versions that it uses
+    iteration, parameters, graph : versions that the next pass uses, of posteriors, parameters and neighbours
     passes : passes of this phase that are done
     converged : whether training ended by its tolerance
     better : parameters of the last pass of training, which are returned where the next ones turn out to be worse
@@ -73,7 +73,9 @@ class RunState:
         tol = settings.warmup_tol if self.phase == WARM_UP else settings.tol
         if self._falls(record, settings):
             assert self.better is not None
-            state = replace(state, phase=FINAL, parameters=self.better, better=None, fell=True, converged=False)
+            # The components that this pass has kept are those of the worse parameters: it is undone altogether.
+            back = replace(self, parameters=self.better, better=None, fell=True, converged=False)
+            state = replace(back, phase=FINAL, passes=0, records=state.records)
         elif self.phase == FINAL:
             state = replace(state, phase=DONE, passes=0, better=None)
         elif state.passes > 1 and record.change < tol:

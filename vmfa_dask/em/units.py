@@ -43,13 +43,25 @@ class Survey:
             n,
             self.means + delta * (other.n_rows / n),
             self.squares + other.squares + delta**2 * (self.n_rows * other.n_rows / n),
-            _join_extremes(self.extremes, other.extremes),
+            join_extremes(self.extremes, other.extremes),
         )
 
     @property
     def variances(self) -> Float64:
         """(D,)."""
         return self.squares / self.n_rows
+
+    @property
+    def lowest(self) -> Float64:
+        """Smallest value of each feature, (D,)."""
+        lowest: Float64 = self.extremes[0].copy()
+        return lowest
+
+    @property
+    def highest(self) -> Float64:
+        """Largest value of each feature, (D,)."""
+        highest: Float64 = self.extremes[3].copy()
+        return highest
 
     @property
     def steps(self) -> Float64:
@@ -77,7 +89,7 @@ class Survey:
         return _SMALLEST_IN_STEPS * self.steps**2
 
 
-def _join_extremes(a: Float64, b: Float64) -> Float64:
+def join_extremes(a: Float64, b: Float64) -> Float64:
     """Extremes of two parts together."""
     lowest, highest = np.minimum(a[0], b[0]), np.maximum(a[3], b[3])
     low = np.stack([np.where(value > lowest, value, np.inf) for value in (a[0], a[1], b[0], b[1])])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vmfa_dask.kernels.compile import inline, kernel
+from vmfa_dask.kernels.compile import inline, kernel, reduction
 from vmfa_dask.kernels.projections import prefetch_ahead, project
 from vmfa_dask.kernels.vector import CACHE_LINE_BYTES
 
@@ -59,16 +59,21 @@ def project_rows(rows: Any, ids: Any, packed: Any, factors: Any, tile: Any, out_
 
 @inline
 def distance(sums: Any) -> Any:
-    """Mahalanobis term Σ t²/σ² − ‖Wt‖² from the sums of one row; rounding must not make a density of it."""
+    """Mahalanobis term Σ t²/σ² − ‖Wt‖² from the sums of one row; rounding must not make a density of it.
+
+    Infinite where Σ t²/σ² has overflowed: the projections may have as well, and inf − inf is no distance.
+    """
     value = sums[0]
+    if not value < np.inf:
+        return value
     for h in range(1, sums.shape[0]):
         value -= sums[h] * sums[h]
     return max(value, 0.0)
 
 
 @inline
-def _refine(rows: Any, ids: Any, packed: Any, factors: Any, tile: Any, sums: Any) -> None:
-    """Compute again, in float64, the rows of a component whose distance has lost its digits to cancellation.
+def _refine(rows: Any, ids: Any, packed: Any, factors: Any, tile: Any, lost: Any, sums: Any) -> None:
+    """Compute again, in float64, the rows of a component whose distance is below the part `lost` of Σ t²/σ².
 
     Far rows of an ill-conditioned component keep their digits; on photographs a quarter of the components is
     ill-conditioned (few rows, noise at its floor), and only the few rows near them need this.
@@ -77,7 +82,7 @@ def _refine(rows: Any, ids: Any, packed: Any, factors: Any, tile: Any, sums: Any
     where = np.empty(ids.shape[0], np.int32)
     n = 0
     for i in range(ids.shape[0]):
-        if sums[i, 0] * LOST > distance(sums[i]):
+        if not distance(sums[i]) >= sums[i, 0] * lost:
             chosen[n], where[n] = ids[i], i
             n += 1
     if n == 0:
@@ -98,6 +103,7 @@ def log_joints(
     packed: Any,
     log_norms: Any,
     precise_slot: Any,
+    lost: Any,
     packed_precise: Any,
     factors: Any,
     tile: Any,
@@ -112,7 +118,8 @@ def log_joints(
     indptr : (C + 1,) int64, component c owns ``members[indptr[c]:indptr[c + 1]]``
     packed : (C, blocks, H + 2, lanes) float32 or float64, see `projections`
     log_norms : (C,) float64, log π − ½(D log 2π + log|Σ|)
-    precise_slot : (C,) int32, index into `packed_precise` for components whose distances can cancel, else −1
+    precise_slot : (C,) int32, index into `packed_precise` for components that float32 does not serve, else −1
+    lost : (C,) float64, the part of Σ t²/σ² below which a distance is computed again there; inf for every row
     packed_precise : (P, blocks64, H + 2, lanes64) float64
     out_log_joints : (J,) float64, written for the given components only
     """
@@ -126,7 +133,7 @@ def log_joints(
             continue
         project_rows(rows, ids, packed[c], factors, tile, sums[: ids.shape[0]])
         if precise_slot[c] >= 0:
-            _refine(rows, ids, packed_precise[precise_slot[c]], factors, tile, sums)
+            _refine(rows, ids, packed_precise[precise_slot[c]], factors, tile, lost[c], sums)
         for i in range(ids.shape[0]):
             out_log_joints[indptr[c] + i] = log_norms[c] - 0.5 * distance(sums[i])
 
@@ -139,6 +146,7 @@ def all_log_joints(
     packed: Any,
     log_norms: Any,
     precise_slot: Any,
+    lost: Any,
     packed_precise: Any,
     factors: Any,
     tile: Any,
@@ -150,6 +158,62 @@ def all_log_joints(
     for c in range(packed.shape[0]):
         project_rows(rows, ids, packed[c], factors, tile, sums)
         if precise_slot[c] >= 0:
-            _refine(rows, ids, packed_precise[precise_slot[c]], factors, tile, sums)
+            _refine(rows, ids, packed_precise[precise_slot[c]], factors, tile, lost[c], sums)
         for i in range(ids.shape[0]):
             out_log_joints[c, first + i] = log_norms[c] - 0.5 * distance(sums[i])
+
+
+@kernel
+def mark_doubts(
+    log_joints: Any, log_norms: Any, worst: Any, smallest: Any, first: Any, last: Any, out_marks: Any
+) -> None:
+    """Which rows ``first:last`` are worth a closer look, into out_marks (n,) uint8: 0 none, 1 doubtful, 2 not finite.
+
+    A joint of distance d can be wrong by ``worst[c] d / 2``. A row is doubtful where a component may be as good as the
+    best one, and its joint be wrong by more than ``smallest[c]``.
+
+    Parameters
+    ----------
+    log_joints : (C, n) float64
+    log_norms, worst, smallest : (C,) float64, in nats, as parts of the distance, in nats
+    """
+    n = last - first
+    floor, doubts, finite = np.full(n, -np.inf), np.zeros(n), np.zeros(n)
+    for c in range(log_norms.shape[0]):
+        part, norm = worst[c], log_norms[c]
+        for i in range(n):
+            value = log_joints[c, first + i]
+            least = value - part * (norm - value)
+            floor[i] = least if least > floor[i] else floor[i]
+            finite[i] += value * 0.0  # NaN from the first value on that is not finite
+    for c in range(log_norms.shape[0]):
+        part, norm, little = worst[c], log_norms[c], smallest[c]
+        for i in range(n):
+            value = log_joints[c, first + i]
+            error = part * (norm - value)
+            doubts[i] = 1.0 if (error > little) & (value + error >= floor[i]) else doubts[i]
+    for i in range(n):
+        out_marks[first + i] = 2 if finite[i] != 0.0 else int(doubts[i])
+
+
+@reduction
+def whitened_squares(
+    rows: Any, ids: Any, owners: Any, means: Any, noise_variances: Any, first: Any, last: Any, out_squares: Any
+) -> None:
+    """Σ t²/σ² in float64 of the pairs ``first:last`` of a row and a component, into out_squares (P,) float64.
+
+    rows (n, D) any real dtype; ids, owners (P,) row and component of each pair; means, noise_variances (C, D). Against
+    the distance it says how many digits of the distance cancelled.
+    """
+    known, mean, inverse = -1, np.empty(rows.shape[1]), np.empty(rows.shape[1])
+    for k in range(first, last):
+        i, c = ids[k], owners[k]
+        if c != known:  # pairs of one component follow each other
+            known = c
+            for d in range(rows.shape[1]):
+                mean[d], inverse[d] = means[c, d], 1.0 / np.float64(noise_variances[c, d])
+        total = 0.0
+        for d in range(rows.shape[1]):
+            t = np.float64(rows[i, d]) - mean[d]
+            total += t * t * inverse[d]
+        out_squares[k] = total

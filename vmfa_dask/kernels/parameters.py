@@ -88,8 +88,18 @@ def _inverse_of_independent(matrix: Any, tolerance: Any, out_inverse: Any) -> No
             out_inverse[i, j] = -work[i, j] if swept[i] == 1 and swept[j] == 1 else 0.0
 
 
+@reduction
+def _squared_norm_of_product(a: Any, b: Any) -> Any:
+    total = 0.0
+    for d in range(a.shape[0]):
+        value = np.float64(a[d]) * b[d]
+        total += value * value
+    return total
+
+
 @kernel
 def factorize(
+    means: Any,
     loadings: Any,
     noise_variances: Any,
     weights: Any,
@@ -98,11 +108,13 @@ def factorize(
     out_cholesky: Any,
     out_log_norms: Any,
     out_conditions: Any,
+    out_shifts: Any,
 ) -> None:
-    """R with L = I + ΛᵀD⁻¹Λ = RRᵀ, the log-normaliser, and tr(ΛᵀD⁻¹Λ), of components ``first:last``, all in float64.
+    """R with L = I + ΛᵀD⁻¹Λ = RRᵀ, the log-normaliser, tr(ΛᵀD⁻¹Λ) and ‖μ/σ‖, of ``first:last``, all in float64.
 
-    loadings (C, H, D), noise_variances (C, D), weights (C,); out_cholesky (C, H, H), out_log_norms (C,) =
-    log π − ½(D log 2π + log|L| + Σ log σ²), out_conditions (C,): how much Σ t²/σ² exceeds the distance it leads to.
+    means (C, D), loadings (C, H, D), noise_variances (C, D), weights (C,); out_cholesky (C, H, H), out_log_norms (C,) =
+    log π − ½(D log 2π + log|L| + Σ log σ²), out_conditions (C,): how much Σ t²/σ² exceeds the distance it leads to,
+    out_shifts (C,): what is rounded when μ/σ is.
     """
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
     whitened = np.empty((n_factors, n_features))
@@ -135,6 +147,7 @@ def factorize(
         for h in range(n_factors):
             log_determinant += 2.0 * np.log(gram[h, h])
         out_conditions[c] = condition
+        out_shifts[c] = np.sqrt(_squared_norm_of_product(means[c], deviation))
         log_weight = np.log(weights[c]) if weights[c] > 0.0 else -np.inf
         out_log_norms[c] = log_weight - 0.5 * (n_features * np.log(2.0 * np.pi) + log_determinant)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, overload
 
+from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.cluster.drivers import start_driver
 from vmfa_dask.cluster.warmup import warm_up
 from vmfa_dask.em.context import RunContext
@@ -40,7 +41,7 @@ def fit_distributed(
     array: str | None = None,
     sample_dim: str | None = None,
     missing_chunks: str = "refuse",
-    start: Start | Mixture | None = None,
+    start: Start | Mixture | MixtureModel | None = None,
     n_groups: int | None = None,
     threads: int | None = None,
     cache_bytes: int | None = None,
@@ -155,7 +156,7 @@ def fit_local(
     array: str | None = None,
     sample_dim: str | None = None,
     missing_chunks: str = "refuse",
-    start: Start | Mixture | None = None,
+    start: Start | Mixture | MixtureModel | None = None,
     n_groups: int | None = None,
     threads: int | None = None,
     run: str | None = None,

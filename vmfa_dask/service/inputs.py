@@ -1,4 +1,4 @@
-"""What a call hands in beside its rows: settings as keywords, a start. May import: values, em."""
+"""What a call hands in beside its rows: settings as keywords, a start. May import: values, em, apply."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.em.rows import RowSource
 from vmfa_dask.em.settings import PAPER, Settings
 from vmfa_dask.em.start import Start
@@ -50,8 +51,10 @@ def asked_settings(
     return {**PRESETS[preset], **{name: value for name, value in named.items() if value is not None}}
 
 
-def given_start(start: Start | Mixture | None) -> Start | None:
-    """A start; parameters alone are one."""
+def given_start(start: Start | Mixture | MixtureModel | None) -> Start | None:
+    """A start; parameters alone are one, and so is the model of a fit."""
+    if isinstance(start, MixtureModel):
+        start = start.mixture
     return Start(start) if isinstance(start, Mixture) else start
 
 

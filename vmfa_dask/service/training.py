@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vmfa_dask.apply.model import MixtureModel
+from vmfa_dask.apply.model_type import ModelType
+from vmfa_dask.apply.summary import as_lines, as_table
 from vmfa_dask.em.algorithm import Training
 from vmfa_dask.em.executor import Executor, SchedulerLost
 from vmfa_dask.em.records import IterationRecord
@@ -25,7 +27,7 @@ logger = logging.getLogger("vmfa_dask")
 Progress = Callable[[IterationRecord], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fit:
     """What a fit returns.
 
@@ -35,12 +37,14 @@ class Fit:
     history : one record per pass over the rows, the last one an evaluation of the returned parameters
     converged : whether training ended by its tolerance, not by `max_iter`
     settings : the numbers of the run
+    fell : whether the free energy fell, which ended the training; the model is that of the pass before
     """
 
     model: MixtureModel
     history: tuple[IterationRecord, ...]
     converged: bool
     settings: Settings
+    fell: bool = False
 
     @property
     def dropped(self) -> dict[int, str]:
@@ -48,6 +52,27 @@ class Fit:
         return {
             c: f"no row kept it after iteration {record.iteration}" for record in self.history for c in record.dropped
         }
+
+    def __repr__(self) -> str:
+        return as_lines("Fit", self._facts())
+
+    def _repr_html_(self) -> str:
+        return as_table("Fit", self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        """How the training went and what it gave, in words."""
+        phases = [record.phase for record in self.history]
+        named = {phase: f"{phases.count(phase)} {phase}" for phase in phases}
+        reason = "the free energy fell" if self.fell else f"max_iter={self.settings.max_iter}"
+        end = f"yes, tol={self.settings.tol:g}" if self.converged else f"no, {reason}"
+        energy = f"{self.history[-1].free_energy:.6g} nats per row" if self.history else "none"
+        facts = {
+            "passes": f"{len(phases)} ({', '.join(named.values())})",
+            "converged": end,
+            "final free energy": energy,
+            "dropped": f"{len(self.dropped)} of {self.settings.n_components} components",
+        }
+        return {**facts, **{f"model, {name}": fact for name, fact in self.model.facts().items()}}
 
 
 def show(record: IterationRecord, progress: Progress | None) -> None:
@@ -61,10 +86,23 @@ def _why_it_ended(state: RunState, settings: Settings) -> str:
     passes = sum(record.phase == TRAINING for record in state.records)
     if state.converged:
         return (
-            f"converged after {passes} passes of training: the relative gain of the free energy fell below "
-            f"tol={settings.tol:g}"
+            f"converged after {passes} passes of training: the gain of the free energy fell below tol={settings.tol:g}"
         )
+    if state.fell:
+        return _fall(state, settings)
     return f"not converged: max_iter={settings.max_iter} passes are done"
+
+
+def _fall(state: RunState, settings: Settings) -> str:
+    """The pass in which the free energy fell, and what helps."""
+    fallen = state.records[-2]  # the last one evaluates the parameters that are returned
+    before = next(record for record in reversed(state.records[:-2]) if record.phase == TRAINING)
+    helps = "precision='float64' or a larger reg_covar" if settings.precision == "float32" else "a larger reg_covar"
+    return (
+        f"not converged: the free energy fell from {before.free_energy:.6g} to {fallen.free_energy:.6g} per row in "
+        f"pass {fallen.iteration}, which only rounding can do; the parameters of pass {before.iteration} are returned. "
+        f"{helps} avoids it"
+    )
 
 
 def _what_is_left(training: Training, kept: KeptRun | None) -> str:
@@ -114,6 +152,8 @@ def train(executor: Executor, start: Start | None, report: Progress, kept: KeptR
             logger.warning("%s ended the run %s", type(error).__name__, _what_is_left(training, kept))
         raise
     logger.info("%s", _why_it_ended(state, settings))
+    if state.fell:
+        warnings.warn(_fall(state, settings), stacklevel=3)
     if state.n_distinct_seeds < settings.n_components:
         warnings.warn(
             f"only {state.n_distinct_seeds} of n_components={settings.n_components} seeds are distinct rows: "
@@ -121,4 +161,5 @@ def train(executor: Executor, start: Start | None, report: Progress, kept: KeptR
             stacklevel=3,
         )
     mixture = executor.results([executor.submit("load-model", 0, load_mixture, state.parameters)])[0]
-    return Fit(MixtureModel.of(mixture), state.records, state.converged, settings)
+    model_type = ModelType(settings.covariance_type, settings.noise, settings.learn_weights)
+    return Fit(MixtureModel.of(mixture, model_type), state.records, state.converged, settings, state.fell)

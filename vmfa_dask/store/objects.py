@@ -128,10 +128,15 @@ class ObjectPlace:
             found = self._store.list_with_delimiter(f"{name}/" if name else None)["common_prefixes"]
         return sorted(prefix.rstrip("/").rsplit("/", 1)[-1] for prefix in found)
 
+    def names(self) -> list[str]:
+        """Names of all objects."""
+        with _errors_of_store(self.path, "cannot be listed"):
+            return [entry["path"] for batch in self._store.list() for entry in batch]
+
     def remove(self, name: str) -> None:
-        """Remove all objects of a prefix."""
+        """Remove all objects of a prefix, or of the place where the name is empty."""
         with _errors_of_store(f"{self.path}/{name}", "cannot be removed"):
-            for batch in self._store.list(f"{name}/"):
+            for batch in self._store.list(f"{name}/" if name else None):
                 self._store.delete([entry["path"] for entry in batch])
         self._published = {known for known in self._published if not f"{known}/".startswith(f"{name}/")}
 

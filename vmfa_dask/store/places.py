@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from vmfa_dask.store.objects import OBJECT_STORES, ObjectPlace, is_object_store
 
 
 def locate(path: str | os.PathLike[str]) -> str:
-    """The path as any process finds it: URLs as they are, without a slash at the end; others absolute."""
+    """The path as any process finds it: URLs as they are, without a slash at the end; others absolute.
+
+    ``~`` is the home folder, and ``file://`` a folder of this machine.
+
+    Raises
+    ------
+    ValueError
+        When it looks like a URL that has lost a slash, as those do that pass through `pathlib`.
+    """
     path = os.fspath(path)
-    return path.rstrip("/") if "://" in path else os.path.abspath(path)
+    if path.lower().startswith("file://"):
+        path = url2pathname(urlsplit(path).path)
+    if "://" in path:
+        return path.rstrip("/")
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):
+        raise ValueError(f"{path}: looks like a URL that has lost a slash; pass URLs as strings, not as Path")
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def place_at(path: str) -> Place:
