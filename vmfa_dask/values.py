@@ -50,7 +50,30 @@ def check_table(label: str, shape: tuple[int, ...], dtype: Any) -> None:
         raise ValueError(f"{label}: shape {shape} holds no values")
     dtype = np.dtype(dtype)
     if dtype.kind not in "iuf" or dtype.itemsize > 8:
-        raise ValueError(f"{label}: dtype {dtype} is not supported; expected an integer or a float of at most 64 bits")
+        hint = "; for truth values use astype('uint8')" if dtype.kind == "b" else ""
+        raise ValueError(
+            f"{label}: dtype {dtype} is not supported; expected an integer or a float of at most 64 bits{hint}"
+        )
+
+
+def row_dtype(stored: Any) -> np.dtype[Any]:
+    """Dtype in which kernels see rows that are stored as `stored`: in native byte order, half precision as float32."""
+    stored = np.dtype(stored)
+    return np.dtype("f4" if stored.kind == "f" and stored.itemsize == 2 else f"{stored.kind}{stored.itemsize}")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What rows are called in messages.
+
+    Parameters
+    ----------
+    label : the argument, the variable or the file
+    remedy : what helps where a row holds NaN or infinity
+    """
+
+    label: str
+    remedy: str = "clean the data or leave the row out"
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,28 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 from vmfa_dask.store.objects import OBJECT_STORES, ObjectPlace, is_object_store
 
 
 def locate(path: str | os.PathLike[str]) -> str:
-    """The path as any process finds it: URLs as they are, without a slash at the end; others absolute."""
-    path = os.fspath(path)
-    return path.rstrip("/") if "://" in path else os.path.abspath(path)
+    """The path as any process finds it: URLs as they are, without a slash at the end; others absolute.
+
+    ``~`` is the home of the user, and ``file://`` leads to a path of this machine.
+
+    Raises
+    ------
+    ValueError
+        When a file URL names another machine.
+    """
+    path = os.fsdecode(path)
+    if path.startswith("file://"):
+        host, slash, rest = path.removeprefix("file://").partition("/")
+        if host not in ("", "localhost"):
+            raise ValueError(f"{path}: a file URL of the machine {host!r}; expected file:///folder/name, or a path")
+        path = unquote(slash + rest)
+    return path.rstrip("/") if "://" in path else os.path.abspath(os.path.expanduser(path))
 
 
 def place_at(path: str) -> Place:
