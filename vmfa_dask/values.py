@@ -127,6 +127,8 @@ class Mixture:
         dtype = np.result_type(self.means, self.loadings, self.noise_variances)
         for name in ("means", "loadings", "noise_variances"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype))
+        for name in ("weights", "offset"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64))
         _freeze(self, ("weights", "means", "loadings", "noise_variances", "offset"))
 
     def with_every_component_alive(self, n_rows: int) -> Mixture:

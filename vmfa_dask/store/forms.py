@@ -35,8 +35,8 @@ def is_dask_array(data: Any) -> bool:
 
 
 def is_dask_frame(data: Any) -> bool:
-    """Whether it is a data frame of Dask."""
-    return _comes_from(data, "dask.dataframe") and hasattr(data, "to_dask_array") and hasattr(data, "columns")
+    """Whether it is a data frame of Dask, or a column of one."""
+    return _comes_from(data, "dask.dataframe") and hasattr(data, "to_dask_array")
 
 
 def is_pandas_frame(data: Any) -> bool:

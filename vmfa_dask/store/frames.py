@@ -36,6 +36,8 @@ def table_of_dask(label: str, frame: Any) -> Any:
     ValueError
         Naming the columns that hold no numbers. What partitions hold is found where they are computed.
     """
+    if frame.ndim != 2:
+        raise ValueError(f"{label}: a single column {frame.name!r}; use to_frame() for rows of one feature")
     common = _common_dtype(label, frame)
     lengths = tuple(int(n) for n in frame.map_partitions(len).compute())
     check_table(label, (sum(lengths), len(frame.columns)), common)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import zarr
@@ -51,5 +52,7 @@ def _node(group: zarr.Group, name: str | None) -> zarr.Array[Any] | zarr.Group |
 
 def _arrays(group: zarr.Group) -> dict[str, zarr.Array[Any]]:
     """All arrays of a group by their paths, in order."""
-    members = group.members(max_depth=None)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Object at .* is not recognized")  # files beside the arrays do no harm
+        members = list(group.members(max_depth=None))
     return {path: node for path, node in sorted(members, key=lambda member: member[0]) if isinstance(node, zarr.Array)}

@@ -5,6 +5,7 @@ May import: numpy, values.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from numpy.typing import NDArray
 from vmfa_dask.values import check_table
 
 EXPECTED = (
-    "expected the path or URL of a Zarr store, an array of zarr, xarray, dask or NumPy, the path of a .npy file, a data "
-    "frame of pandas or dask, a group of zarr, a data set of xarray, or lists of numbers"
+    "expected the path or URL of a Zarr store, an array of zarr, xarray, dask or NumPy, the path of a .npy file, a "
+    "data frame of pandas or dask, a group of zarr, a data set of xarray, or lists of numbers"
 )
+
+_WAY_OUT = "leave their rows out, or fill them (filled(value)) with numbers that stand for what was measured"
 
 
 def plain_array(label: str, data: Any) -> NDArray[Any]:
@@ -37,9 +40,10 @@ def plain_array(label: str, data: Any) -> NDArray[Any]:
     if not listed and not hasattr(data, "__array__") and not hasattr(data, "__array_interface__"):
         raise TypeError(f"{label}: found {kind}, {EXPECTED}")
     if listed:
-        _refuse_masked_items(label, data)
-    else:
-        refuse_masked(label, data)
+        masked = sum(_masked_items(data))
+        if masked:
+            raise ValueError(f"{label}: {masked} values in these lists are masked; {_WAY_OUT}")
+    refuse_masked(label, data)
     try:
         values = np.asarray(data)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -56,23 +60,27 @@ def refuse_masked(label: str, data: Any) -> None:
     ValueError
         With the number of masked values, the place of the first one, and what can be done.
     """
-    if not isinstance(data, np.ndarray) or type(data) is np.ndarray:
-        return
-    # Classes of other packages carry their mask under the same name as NumPy's own.
-    mask = np.ma.getmaskarray(data) if isinstance(data, np.ma.MaskedArray) else getattr(data, "mask", None)
-    if not isinstance(mask, np.ndarray) or mask.dtype != bool or not mask.any():
+    mask = _mask_of(data)
+    if mask is None or not mask.any():
         return
     place = tuple(int(n) for n in np.unravel_index(int(np.argmax(mask)), mask.shape))
-    raise ValueError(
-        f"{label}: {np.count_nonzero(mask)} of {mask.size} values are masked, the first one at {place}; leave their "
-        "rows out, or fill them (filled(value)) with numbers that stand for what was measured"
-    )
+    found = f"{np.count_nonzero(mask)} of {mask.size} values are masked, the first one at {place}"
+    raise ValueError(f"{label}: {found}; {_WAY_OUT}")
 
 
-def _refuse_masked_items(label: str, items: list[Any] | tuple[Any, ...]) -> None:
-    """Refuse nested lists that hold masked values: NumPy would take what is behind the mask."""
+def _mask_of(data: Any) -> NDArray[np.bool_] | None:
+    """Where an array is masked; classes of other packages carry their mask under the same name as NumPy's own."""
+    if isinstance(data, np.ma.MaskedArray):
+        return np.ma.getmaskarray(data)
+    mask = getattr(data, "mask", None) if isinstance(data, np.ndarray) else None
+    return mask if isinstance(mask, np.ndarray) and mask.dtype == bool else None
+
+
+def _masked_items(items: list[Any] | tuple[Any, ...]) -> Iterator[int]:
+    """Number of masked values in each item of nested lists: NumPy would take what is behind the masks."""
     for item in items:
         if isinstance(item, list | tuple):
-            _refuse_masked_items(label, item)
-        else:
-            refuse_masked(label, item)
+            yield from _masked_items(item)
+        elif isinstance(item, np.ndarray):
+            mask = _mask_of(item)
+            yield 0 if mask is None else int(np.count_nonzero(mask))
