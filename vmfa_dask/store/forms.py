@@ -1,4 +1,4 @@
-"""Arrays in the forms in which users hold them: of zarr, of xarray, of Dask, of pandas. May import: numpy, zarr, store.
+"""Arrays in the forms in which users hold them: of zarr, of xarray, of Dask, of pandas. May import: zarr, store, values.
 
 None of them is imported here but zarr: an object tells what it is by the modules of its class and of those it is made
 from.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
 import zarr
 from zarr.storage import LocalStore, MemoryStore, ZipStore
 
@@ -141,8 +140,3 @@ def samples_first(label: str, data: Any, array: str | None, sample_dim: str | No
     where = label if data.name is None else f"{label}: variable {str(data.name)!r}"
     remedy = remedy_for(data.encoding)
     return data.transpose(sample_dim, ...).data, Origin(where, remedy) if remedy else Origin(where)
-
-
-def as_numbers(node: zarr.Array[Any]) -> Any:
-    """All values of an array of zarr."""
-    return np.asarray(node[...])

@@ -2,7 +2,8 @@
 
 What is settled here: which array is meant and which of its axes counts samples, that it holds numbers and nothing
 behind masks or packing, its dtype and byte order (see `values.row_dtype`), and the shape of a row. Whether each number
-is finite shows when the rows are read (`em.rows.refuse_non_finite`). May import: zarr, store, values.
+is finite shows when the rows are read (`em.rows.refuse_non_finite`). May import: numpy, zarr,
+store, values.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def admit(label: str, data: Any, array: str | None = None, sample_dim: str | Non
     if isinstance(data, zarr.Array):
         refuse_packed(label, data, "")
         forms.check_first_dimension(label, data)
-        data = forms.as_numbers(data)
+        data = np.asarray(data[...])
     return _admit_array(data, origin)
 
 
