@@ -1,4 +1,4 @@
-"""L12: data frames of pandas and of Dask are rows everywhere; sizes of chunks are found, or the way to them is named."""
+"""L12: data frames of pandas and of Dask are rows everywhere; sizes are found, or the way to them is named."""
 
 from __future__ import annotations
 
