@@ -33,49 +33,6 @@ def _expect(owner: str, name: str, found: tuple[int, ...], expected: tuple[int, 
         raise ValueError(f"{owner}: {name} has shape {found}, expected {expected}")
 
 
-def check_table(label: str, shape: tuple[int, ...], dtype: Any) -> None:
-    """Refuse arrays that are no table of numbers.
-
-    Raises
-    ------
-    ValueError
-        Naming the array, what was found and what is expected.
-    """
-    if len(shape) < 2:
-        raise ValueError(
-            f"{label}: shape {shape} has no features; expected (rows, features...): "
-            "use reshape(-1, 1) for one feature or reshape(1, -1) for one row"
-        )
-    if min(shape) == 0:
-        raise ValueError(f"{label}: shape {shape} holds no values")
-    dtype = np.dtype(dtype)
-    if dtype.kind not in "iuf" or dtype.itemsize > 8:
-        hint = "; for truth values use astype('uint8')" if dtype.kind == "b" else ""
-        raise ValueError(
-            f"{label}: dtype {dtype} is not supported; expected an integer or a float of at most 64 bits{hint}"
-        )
-
-
-def row_dtype(stored: Any) -> np.dtype[Any]:
-    """Dtype in which kernels see rows that are stored as `stored`: in native byte order, half precision as float32."""
-    stored = np.dtype(stored)
-    return np.dtype("f4" if stored.kind == "f" and stored.itemsize == 2 else f"{stored.kind}{stored.itemsize}")
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What rows are called in messages.
-
-    Parameters
-    ----------
-    label : the argument, the variable or the file
-    remedy : what helps where a row holds NaN or infinity
-    """
-
-    label: str
-    remedy: str = "clean the data or leave the row out"
-
-
 @dataclass(frozen=True)
 class Mixture:
     """Parameters of a mixture of factor analyzers, Σ_c π_c N(x; μ_c + offset, Λ_cΛ_cᵀ + diag σ²_c).

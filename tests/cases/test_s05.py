@@ -42,7 +42,7 @@ def test_the_layout_of_the_model_or_flat_rows(tmp_path: Path, method: str) -> No
 
 @pytest.mark.parametrize("shape", OTHER)
 def test_other_layouts_are_refused_by_both_shapes(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    found = f"found shape (n, {', '.join(map(str, shape))}), expected (n, 3, 4, 2) or (n, 24)"
+    found = f"found shape (n, {', '.join(map(str, shape))}), expected (n, 24) or (n, 3, 4, 2)"
     for data, options in forms(tmp_path, ROWS.reshape(40, *shape)):
         for method in METHODS:
             with pytest.raises(ValueError, match=r"found shape") as error:
@@ -57,6 +57,9 @@ def test_a_flat_model_takes_flat_rows() -> None:
         flat.score(ROWS)
     with pytest.raises(ValueError, match=r"rows have 23 features, the model has 24: found shape \(n, 23\), expected"):
         MODEL.score(ROWS.reshape(40, 24)[:, :23])
+    for x in (ROWS[0].reshape(24), ROWS[0].ravel().tolist(), dask.array.zeros(24)):
+        with pytest.raises(ValueError, match=r"has no features; expected \(n, 24\) or \(n, 3, 4, 2\): use reshape"):
+            MODEL.score(x)
 
 
 class NoCluster:

@@ -19,8 +19,9 @@ from vmfa_dask.em.rows import (
 )
 from vmfa_dask.em.threads import Cores, available_cores
 from vmfa_dask.store.dask_rows import DaskRows
-from vmfa_dask.store.gate import Lazy, Stored, admit, check_layout
+from vmfa_dask.store.gate import Lazy, Stored, admit, check_layout, shapes_of_rows
 from vmfa_dask.store.rows import ZarrRows
+from vmfa_dask.tables import NoFeatures
 from vmfa_dask.values import Float64, Int64, Mixture
 
 _BLOCK_BYTES = 64 * 2**20
@@ -41,15 +42,23 @@ def as_source(mixture: Mixture, x: Any, array: str | None = None, sample_dim: st
         When the rows have another shape than those of the model, the dtype holds no numbers, or it is not clear what to
         read.
     """
+    try:
+        return _opened(mixture.feature_shape, x, array, sample_dim)
+    except NoFeatures as error:
+        expected = shapes_of_rows(mixture.feature_shape)
+        raise ValueError(f"{error.found}; expected {expected}: use reshape(1, -1) for one row") from error
+
+
+def _opened(feature_shape: tuple[int, ...], x: Any, array: str | None, sample_dim: str | None) -> RowSource:
     found = admit("x", x, array, sample_dim)
     if isinstance(found, Stored):
         stored = ZarrRows(found.url, found.name, missing="fill")
-        check_layout(stored.label, stored.feature_shape, mixture.feature_shape)
+        check_layout(stored.label, stored.feature_shape, feature_shape)
         stored.check_complete()  # named in the log
         stored.use_threads(available_cores())
         return stored
     rows = DaskRows(found.array, found.origin) if isinstance(found, Lazy) else ArrayRows(found.values, 1, found.origin)
-    check_layout(found.origin.label, rows.feature_shape, mixture.feature_shape)
+    check_layout(found.origin.label, rows.feature_shape, feature_shape)
     return rows
 
 

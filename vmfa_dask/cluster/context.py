@@ -21,7 +21,7 @@ from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.store.exchange import exchange_at
 from vmfa_dask.store.rows import ZarrRows
-from vmfa_dask.values import Origin
+from vmfa_dask.tables import Origin
 
 # Runs of this process: those of drivers that live here, until they end, and the few latest ones that tasks have made
 # and can make again. Caches of rows and models are large.

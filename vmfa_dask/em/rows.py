@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vmfa_dask.values import Float64, Int64, Origin, check_table, row_dtype
+from vmfa_dask.tables import Origin, check_table, row_dtype
+from vmfa_dask.values import Float64, Int64
 
 Rows = NDArray[Any]
 # Converted in registers without loss.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vmfa_dask.store.plain import refuse_masked
 from vmfa_dask.store.units import Rows, WholeUnits
-from vmfa_dask.values import Origin, check_table, row_dtype
+from vmfa_dask.tables import Origin, check_table, row_dtype
 
 
 def plain_blocks(label: str, array: Any) -> Any:

@@ -13,7 +13,7 @@ import zarr
 from zarr.storage import LocalStore, MemoryStore, ZipStore
 
 from vmfa_dask.store.packing import remedy_for
-from vmfa_dask.values import Origin
+from vmfa_dask.tables import Origin
 
 # Names of a dimension that leave no doubt about what it counts. Rows do: pictures have them too.
 _SAMPLE_NAMES = ("sample", "samples", "n", "obs", "observation", "observations", "image", "images")

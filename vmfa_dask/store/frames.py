@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vmfa_dask.values import check_table
+from vmfa_dask.tables import check_table
 
 _MOST_NAMES = 10
 

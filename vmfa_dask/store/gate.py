@@ -22,7 +22,7 @@ from vmfa_dask.store.frames import table_of_dask, table_of_pandas
 from vmfa_dask.store.packing import refuse_packed
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.plain import plain_array
-from vmfa_dask.values import Origin
+from vmfa_dask.tables import Origin
 
 _NPY = b"\x93NUMPY"
 
@@ -134,12 +134,16 @@ def check_layout(label: str, found: tuple[int, ...], expected: tuple[int, ...]) 
     width, n_features = int(np.prod(found)), int(np.prod(expected))
     if found in ((n_features,), expected):
         return
-    shapes = " or ".join(dict.fromkeys(_with_rows(shape) for shape in (expected, (n_features,))))
-    said = f"found shape {_with_rows(found)}, expected {shapes}"
+    said = f"found shape {_with_rows(found)}, expected {shapes_of_rows(expected)}"
     if width != n_features:
         raise ValueError(f"{label}: rows have {width} features, the model has {n_features}: {said}")
     raise ValueError(f"{label}: {said}; bring the axes into the order of the rows on which the model was trained")
 
 
-def _with_rows(shape: tuple[int, ...]) -> str:
-    return f"(n, {', '.join(map(str, shape))})"
+def shapes_of_rows(feature_shape: tuple[int, ...]) -> str:
+    """The shapes that rows may have for a model, for messages: flat, or as they were trained on."""
+    return " or ".join(dict.fromkeys(map(_with_rows, ((int(np.prod(feature_shape)),), feature_shape))))
+
+
+def _with_rows(feature_shape: tuple[int, ...]) -> str:
+    return f"(n, {', '.join(map(str, feature_shape))})"

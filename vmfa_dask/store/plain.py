@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vmfa_dask.values import check_table
+from vmfa_dask.tables import check_table
 
 EXPECTED = (
     "expected the path or URL of a Zarr store, an array of zarr, xarray, dask or NumPy, the path of a .npy file, a "

@@ -27,7 +27,7 @@ from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.store.packing import refuse_packed
 from vmfa_dask.store.units import WholeUnits
 from vmfa_dask.store.watched import BytesRead, WatchedStore
-from vmfa_dask.values import Origin, check_table, row_dtype
+from vmfa_dask.tables import Origin, check_table, row_dtype
 
 logger = logging.getLogger("vmfa_dask")
 
