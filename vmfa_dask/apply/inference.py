@@ -1,4 +1,4 @@
-"""Exact inference with a mixture: every component, no search. May import: values, kernels, em, store."""
+"""Exact inference with a mixture: every component, no search. May import: values, tables, em, store."""
 
 from __future__ import annotations
 

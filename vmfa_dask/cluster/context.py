@@ -2,7 +2,7 @@
 
 Tasks carry a `RunReference` of some hundred bytes. A driver that shares its process with the workers registers its
 context, so nothing is copied; elsewhere the first task of a run opens the rows by URL and compiles the kernels.
-May import: values, em, store, distributed.
+May import: tables, em, store, distributed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Dask arrays as rows. Dask itself is not imported: what is needed are methods of the array.
 
-May import: numpy, store, values.
+May import: numpy, store, tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrays in the forms in which users hold them: of zarr, xarray, Dask, pandas. May import: zarr, store, values.
+"""Arrays in the forms in which users hold them: of zarr, xarray, Dask, pandas. May import: zarr, store, tables.
 
 None of them is imported here but zarr: an object tells what it is by the modules of its class and of those it is made
 from.

@@ -1,6 +1,6 @@
 """Data frames of pandas and of Dask as tables of numbers: all columns in their order, without the index.
 
-Neither library is imported: what is needed are methods of the frame. May import: numpy, values.
+Neither library is imported: what is needed are methods of the frame. May import: numpy, tables.
 """
 
 from __future__ import annotations

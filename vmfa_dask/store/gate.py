@@ -1,9 +1,8 @@
 """The gate of rows: whatever form the data has, it passes here, for fits and for the functions of a model alike.
 
 What is settled here: which array is meant and which of its axes counts samples, that it holds numbers and nothing
-behind masks or packing, its dtype and byte order (see `values.row_dtype`), and the shape of a row. Whether each number
-is finite shows when the rows are read (`em.rows.refuse_non_finite`). May import: numpy, zarr,
-store, values.
+behind masks or packing, its dtype and byte order (see `tables.row_dtype`), and the shape of a row. Whether each number
+is finite shows when the rows are read (`em.rows.refuse_non_finite`). May import: numpy, zarr, store, tables.
 """
 
 from __future__ import annotations

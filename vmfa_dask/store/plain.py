@@ -1,6 +1,6 @@
 """Whatever NumPy takes as an array, as plain numbers: nothing behind a mask, nothing that is no number.
 
-May import: numpy, values.
+May import: numpy, tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Row shards in: a Zarr array as a source of rows. May import: values, memory, zarr, store.
+"""Row shards in: a Zarr array as a source of rows. May import: tables, memory, zarr, store.
 
 A source is opened by URL wherever it is needed; what travels between processes is the URL and the array's name.
 """
