@@ -164,7 +164,7 @@ def test_frames_whose_sizes_nobody_knows(tmp_path: Path) -> None:
 def test_arrays_whose_sizes_nobody_knows_name_the_way(call: Callable[..., Any]) -> None:
     chunked = dask.array.from_array(ROWS, chunks=(20, 4))
     for unknown in (chunked[chunked[:, 0] > 0], in_parts(frame()).values):
-        with pytest.raises(ValueError, match=r"chunks have unknown sizes; call compute_chunk_sizes\(\) of the array"):
+        with pytest.raises(ValueError, match=r"chunks have unknown sizes; call its compute_chunk_sizes\(\)"):
             call(unknown)
         call(unknown.compute_chunk_sizes())
 

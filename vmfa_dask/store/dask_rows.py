@@ -31,7 +31,7 @@ def plain_blocks(label: str, array: Any) -> Any:
     """
     if any(np.isnan(size) for size in array.shape):
         raise ValueError(
-            f"{label}: a Dask array whose chunks have unknown sizes; call compute_chunk_sizes() of the array first"
+            f"{label}: a dask array whose chunks have unknown sizes; call its compute_chunk_sizes() before"
         )
     check_table(label, array.shape, array.dtype)
     dtype = np.dtype(array.dtype).newbyteorder("=")
