@@ -36,7 +36,7 @@ def refuse_packed(label: str, array: zarr.Array[Any], url: str) -> None:
     found = _packing(array)
     if not found:
         return
-    said = ", ".join(f"{name}={value!r}" for name, value in found.items())
+    said = ", ".join(f"{name}={_shown(value)!r}" for name, value in found.items())
     folder, name = os.path.split(array.path)
     if not name and not array.path:
         folder, name = "", os.path.basename(url)
@@ -95,6 +95,12 @@ def _from_base64(value: Any) -> float | None:
         return float(struct.unpack("<d", raw)[0])
     except (TypeError, ValueError, binascii.Error, struct.error):
         return None
+
+
+def _shown(value: Any) -> Any:
+    """A value of an attribute as people read it."""
+    decoded = _from_base64(value)
+    return value if decoded is None else decoded
 
 
 def _is_nan(value: Any) -> bool:
