@@ -17,16 +17,20 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # Room -> (rooms of the package it may import, third-party packages it may import).
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "values": (set(), {"numpy"}),
+    "tables": (set(), {"numpy"}),
     "memory": (set(), {"numpy"}),
     "kernels": ({"kernels"}, {"numpy", "numba", "llvmlite"}),
-    "em": ({"values", "memory", "kernels", "em"}, {"numpy"}),
+    "em": ({"values", "tables", "memory", "kernels", "em"}, {"numpy"}),
     "store": (
-        {"values", "memory", "store"},
+        {"values", "tables", "memory", "store"},
         {"numpy", "zarr", "numcodecs", "xarray", "filelock", "obstore", "google_crc32c"},
     ),
-    "cluster": ({"values", "em", "store", "cluster"}, {"numpy", "dask", "distributed", "filelock", "numba"}),
-    "apply": ({"values", "kernels", "em", "store", "apply"}, {"numpy", "zarr"}),
-    "service": ({"values", "kernels", "em", "store", "cluster", "apply", "service"}, {"numpy", "zarr", "xarray"}),
+    "cluster": ({"values", "tables", "em", "store", "cluster"}, {"numpy", "dask", "distributed", "filelock", "numba"}),
+    "apply": ({"values", "tables", "kernels", "em", "store", "apply"}, {"numpy", "zarr"}),
+    "service": (
+        {"values", "tables", "kernels", "em", "store", "cluster", "apply", "service"},
+        {"numpy", "zarr", "xarray"},
+    ),
     "": ({"values", "em", "apply", "service"}, set()),  # vmfa_dask/__init__.py, for its list of names
 }
 # The only use of Dask outside `cluster`: the default client of a fit, imported when it is asked for.

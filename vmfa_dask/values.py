@@ -39,26 +39,6 @@ def as_floats(array: Any) -> FloatArray:
     return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
 
 
-def check_table(label: str, shape: tuple[int, ...], dtype: Any) -> None:
-    """Refuse arrays that are no table of numbers.
-
-    Raises
-    ------
-    ValueError
-        Naming the array, what was found and what is expected.
-    """
-    if len(shape) < 2:
-        raise ValueError(
-            f"{label}: shape {shape} has no features; expected (rows, features...): "
-            "use reshape(-1, 1) for one feature or reshape(1, -1) for one row"
-        )
-    if min(shape) == 0:
-        raise ValueError(f"{label}: shape {shape} holds no values")
-    dtype = np.dtype(dtype)
-    if dtype.kind not in "iuf" or dtype.itemsize > 8:
-        raise ValueError(f"{label}: dtype {dtype} is not supported; expected an integer or a float of at most 64 bits")
-
-
 def _equal(value: Any, other: Any) -> bool:
     """Whether two values of one class hold the same: their arrays equal shapes and numbers, all else equal values."""
     pairs = ((getattr(value, f.name), getattr(other, f.name)) for f in fields(value) if f.compare)
@@ -116,6 +96,8 @@ class Mixture:
         dtype = np.result_type(self.means, self.loadings, self.noise_variances)
         for name in ("means", "loadings", "noise_variances"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype))
+        for name in ("weights", "offset"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64))
         _freeze(self, ("weights", "means", "loadings", "noise_variances", "offset"))
 
     def with_every_component_alive(self, n_rows: int) -> Mixture:

@@ -184,7 +184,7 @@ def test_searched_free_energy_is_that_of_the_best_components(dtype: str) -> None
 def test_searched_free_energy_of_a_store(tmp_path: Path) -> None:
     model = MixtureModel.of(make_mixture(6, 12, 2))
     rows = draw(model, 2000).astype(np.float32)
-    store = write_store(tmp_path / "rows.zarr", rows.reshape(-1, 4, 3), 700)
+    store = write_store(tmp_path / "rows.zarr", rows, 700)
     assert model.free_energy(store) == pytest.approx(model.free_energy(rows), rel=1e-12)
     assert model.free_energy(rows[:2]) <= model.score(rows[:2])  # fewer rows than components
 
@@ -192,7 +192,7 @@ def test_searched_free_energy_of_a_store(tmp_path: Path) -> None:
 def test_stores_are_scored_block_by_block(tmp_path: Path) -> None:
     model = MixtureModel.of(make_mixture(6, 12, 2, spread=1.0))
     rows = draw(model, 5000).astype(np.float32)
-    store = write_store(tmp_path / "rows.zarr", rows.reshape(-1, 4, 3), 700)
+    store = write_store(tmp_path / "rows.zarr", rows, 700)
     np.testing.assert_array_equal(model.score_samples(store), model.score_samples(rows))
     np.testing.assert_array_equal(model.predict(tmp_path / "rows.zarr"), model.predict(rows))
     assert model.bounds(store) == model.bounds(rows)

@@ -75,7 +75,8 @@ def test_memory_maps_and_what_is_no_data(tmp_path: Path, processes: Client, expe
     np.save(tmp_path / "x.npy", ROWS)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     assert parameters(fit_distributed(mapped, client=processes, **OPTIONS).model) == expected
-    with pytest.raises(TypeError, match=r"data: found builtins.list, expected the path or URL of a Zarr store"):
-        fit_local(ROWS.tolist(), **OPTIONS)
+    assert fit_local(ROWS.tolist(), **OPTIONS).model.n_features == 12
+    with pytest.raises(TypeError, match=r"data: found builtins.dict, expected the path or URL of a Zarr store"):
+        fit_local({"x": ROWS}, **OPTIONS)
     with pytest.raises(ValueError, match=r"sample_dim='row': expected only with data of xarray"):
         fit_local(ROWS, sample_dim="row", **OPTIONS)

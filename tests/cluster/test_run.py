@@ -118,7 +118,7 @@ def test_records_are_events_on_the_dashboard(in_process: Client) -> None:
 def test_an_error_is_raised_as_it_is_and_the_cluster_goes_on(processes: Client) -> None:
     bad = ROWS.copy()
     bad[321, 5] = np.nan
-    with pytest.raises(ValueError, match=r"row 321 .*feature 5: found nan") as error:
+    with pytest.raises(ValueError, match=r"data: row 321, feature 5: found nan") as error:
         fit_distributed(bad, client=processes, **OPTIONS)
     assert no_tasks_remain(processes)  # while a notebook, or this test, still holds the traceback
     assert error.tb is not None

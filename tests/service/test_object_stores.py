@@ -201,3 +201,19 @@ def test_rows_in_an_object_store_that_lacks_them(bucket: str, tmp_path: Path) ->
     stored = zarr.create_array(zarr_target(f"{bucket}/rows.zarr"), shape=ROWS.shape, dtype=ROWS.dtype, chunks=(100, 8))
     stored[...] = ROWS
     assert parameters(fit_local(f"{bucket}/rows.zarr", **OPTIONS).model) == parameters(local.model)
+
+
+def test_arrays_of_groups_pass_the_same_gate(bucket: str) -> None:
+    group = zarr.open_group(zarr_target(f"{bucket}/g.zarr"), mode="w", zarr_format=2)
+    group.create_array("images/train", data=ROWS.astype(">f4"), chunks=(400, 8))
+    group.create_array("packed", data=ROWS.astype("i2"), chunks=(400, 8), attributes={"scale_factor": 0.1})
+    expected = fit_local(ROWS, **OPTIONS).model
+    for place in ({"data": f"{bucket}/g.zarr", "array": "images/train"}, {"data": f"{bucket}/g.zarr/images/train/"}):
+        assert parameters(fit_local(**place, **OPTIONS).model) == parameters(expected)
+    np.testing.assert_array_equal(
+        expected.score_samples(f"{bucket}/g.zarr", array="images/train"), expected.score_samples(ROWS)
+    )
+    with pytest.raises(ValueError, match=r"arrays 'images/train', 'packed'; .*their shapes are \(400, 8\), \(400, 8\)"):
+        fit_local(f"{bucket}/g.zarr", **OPTIONS)
+    with pytest.raises(ValueError, match=rf"scale_factor=0.1 .*xarray\.open_zarr\('{bucket}/g\.zarr'\)\['packed'\]"):
+        expected.score(f"{bucket}/g.zarr", array="packed")

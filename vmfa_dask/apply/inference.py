@@ -1,21 +1,20 @@
-"""Exact inference with a mixture: every component, no search. May import: values, kernels, em, store."""
+"""Exact inference with a mixture: every component, no search. May import: values, tables, em, store."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import zarr
 
 from vmfa_dask.apply.joints import ExactJoints
 from vmfa_dask.em.rows import ArrayRows, Rows, RowSource, read_ahead, refuse_non_finite
 from vmfa_dask.em.threads import Cores, available_cores
-from vmfa_dask.store.forms import DaskRows, is_dask_array, is_of_xarray, place_of, samples_first
-from vmfa_dask.store.places import locate
+from vmfa_dask.store.dask_rows import DaskRows
+from vmfa_dask.store.gate import Lazy, Stored, admit, check_layout, shapes_of_rows
 from vmfa_dask.store.rows import ZarrRows
+from vmfa_dask.tables import NoFeatures
 from vmfa_dask.values import Float64, Int64, Mixture
 
 _BLOCK_BYTES = 64 * 2**20
@@ -26,45 +25,34 @@ def as_source(mixture: Mixture, x: Any, array: str | None = None, sample_dim: st
 
     Parameters
     ----------
-    mixture : the model, whose width the rows must have
-    x : array (n, D) or (n, ...) of NumPy, Dask, zarr or xarray, a Dataset of xarray, a group of zarr, a path or a URL
+    mixture : the model, whose shape the rows must have, or be flat
+    x : (n, D) or (n, *feature_shape) in any form that `store.gate.admit` knows
     array, sample_dim : variable or member, and dimension that counts samples, as in a fit
 
     Raises
     ------
     ValueError, TypeError, FileNotFoundError
-        When the rows have another width than the model, the dtype holds no numbers, or it is not clear what to read.
+        When the rows have another shape than those of the model, the dtype holds no numbers, or it is not clear what to
+        read.
     """
-    if is_of_xarray(x):
-        x, array = samples_first("x", x, array, sample_dim), None
-    elif sample_dim is not None:
-        raise ValueError(f"sample_dim={sample_dim!r}: expected only with x of xarray; rows are the first axis")
-    if isinstance(x, zarr.Array | zarr.Group):
-        x = place_of("x", x)
-    if isinstance(x, str | os.PathLike):
-        source = ZarrRows(locate(x), array, missing="fill")
-        source.check_complete()  # named in the log
-        source.use_threads(available_cores())
-        _check_width(mixture, source.label, (source.n_rows, *source.feature_shape))
-        return source
-    rows: Any = x if is_dask_array(x) else np.asarray(x)
-    _check_width(mixture, "x", rows.shape)
-    if rows.dtype.kind not in "iuf":
-        raise ValueError(f"x: dtype {rows.dtype} is not supported; expected an integer or a float")
-    return DaskRows(rows) if is_dask_array(rows) else ArrayRows(rows)
+    try:
+        return _opened(mixture.feature_shape, x, array, sample_dim)
+    except NoFeatures as error:
+        expected = shapes_of_rows(mixture.feature_shape)
+        raise ValueError(f"{error.found}; expected {expected}: use reshape(1, -1) for one row") from error
 
 
-def _check_width(mixture: Mixture, label: str, shape: tuple[int, ...]) -> None:
-    if len(shape) < 2:
-        raise ValueError(
-            f"{label}: shape {shape} has no feature axis; expected (n, {mixture.n_features}) or "
-            f"(n, {', '.join(map(str, mixture.feature_shape))}); use reshape(1, -1) for one row"
-        )
-    if shape[0] == 0:
-        raise ValueError(f"{label}: shape {shape} holds no rows")
-    width = int(np.prod(shape[1:]))
-    if width != mixture.n_features:
-        raise ValueError(f"{label}: rows have {width} features, the model has {mixture.n_features}")
+def _opened(feature_shape: tuple[int, ...], x: Any, array: str | None, sample_dim: str | None) -> RowSource:
+    found = admit("x", x, array, sample_dim)
+    if isinstance(found, Stored):
+        stored = ZarrRows(found.url, found.name, missing="fill")
+        check_layout(stored.label, stored.feature_shape, feature_shape)
+        stored.check_complete()  # named in the log
+        stored.use_threads(available_cores())
+        return stored
+    rows = DaskRows(found.array, found.origin) if isinstance(found, Lazy) else ArrayRows(found.values, 1, found.origin)
+    check_layout(found.origin.label, rows.feature_shape, feature_shape)
+    return rows
 
 
 @dataclass(frozen=True)

@@ -187,9 +187,9 @@ class MixtureModel:
 
         Parameters
         ----------
-        x : (n, D) or (n, *feature_shape), any integer or float dtype: an array of NumPy, Dask, zarr or xarray, a
-            Dataset, a group of zarr, or the path or URL of a Zarr store; what is not in memory is read block by block
-        array : name of the array in a Zarr group, or of the variable in a Dataset
+        x : (n, D) or (n, *feature_shape), any integer or float dtype, in any form that a fit takes; what is not in
+            memory is read block by block
+        array : path of the array in a Zarr group, or of the variable in a Dataset
         sample_dim : dimension of an xarray variable that counts samples; needed unless the first one says so by name
 
         Returns
@@ -199,7 +199,8 @@ class MixtureModel:
         Raises
         ------
         ValueError
-            When rows have another width than the model or hold NaN or infinity, or it is not clear what to read.
+            When rows have another width or layout than the model or hold NaN or infinity, or it is not clear what to
+            read.
         """
         return Evaluator(self.mixture).score_samples(as_source(self.mixture, x, array, sample_dim))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
 from distributed import Client
 
 from vmfa_dask.store.rows import ZarrRows, open_array
@@ -42,11 +41,6 @@ def check_visible(client: Client, rows: ZarrRows) -> None:
             f"{rows.label}: this process finds rows of {here} there, the workers {', '.join(blind[:_MOST_NAMES])} do "
             f"not ({error or f'found {there}'}); pass a path or URL that leads to the same data from everywhere"
         )
-
-
-def has_known_rows(array: Any) -> bool:
-    """Whether the number of rows of each chunk of a Dask array is known."""
-    return not any(np.isnan(size) for size in array.chunks[0])
 
 
 def write_rows(array: Any, target: Any, client: Client | None) -> None:

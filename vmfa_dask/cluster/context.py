@@ -2,7 +2,7 @@
 
 Tasks carry a `RunReference` of some hundred bytes. A driver that shares its process with the workers registers its
 context, so nothing is copied; elsewhere the first task of a run opens the rows by URL and compiles the kernels.
-May import: values, em, store, distributed.
+May import: tables, em, store, distributed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.store.exchange import exchange_at
 from vmfa_dask.store.rows import ZarrRows
+from vmfa_dask.tables import Origin
 
 # Runs of this process: those of drivers that live here, until they end, and the few latest ones that tasks have made
 # and can make again. Caches of rows and models are large.
@@ -43,6 +44,7 @@ class RunReference:
     missing: str
     cache_bytes: int
     threads: int | None
+    origin: Origin | None = None
 
 
 def register(reference: RunReference, context: RunContext) -> None:
@@ -77,7 +79,7 @@ def context_of(reference: RunReference) -> RunContext:
             f"({get_worker().address}) is another process"
         )
     try:
-        rows = ZarrRows(reference.url, reference.array, reference.cache_bytes, reference.missing)
+        rows = ZarrRows(reference.url, reference.array, reference.cache_bytes, reference.missing, reference.origin)
     except FileNotFoundError as error:  # on a worker that has come during the run: the others were asked before
         raise FileNotFoundError(f"worker {get_worker().address}: {error}") from error
     cores = Cores(reference.threads or threads_of_process(get_worker().scheduler.address))

@@ -1,4 +1,4 @@
-"""Rows as the E-step sees them: blocks in their stored dtype, from any source."""
+"""Rows as the E-step sees them: blocks of numbers in native byte order, from any source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vmfa_dask.values import Float64, Int64, check_table
+from vmfa_dask.tables import Origin, check_table, row_dtype
+from vmfa_dask.values import Float64, Int64
 
 Rows = NDArray[Any]
 # Converted in registers without loss.
@@ -27,7 +28,9 @@ class RowSource(Protocol):
     def feature_shape(self) -> tuple[int, ...]: ...
 
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the blocks: that of the store, in native byte order, half precision as float32."""
+        ...
 
     @property
     def chunk_rows(self) -> int:
@@ -50,7 +53,12 @@ class RowSource(Protocol):
         ...
 
     def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start:stop`` as (n, D), C-contiguous, in their stored dtype."""
+        """Rows ``start:stop`` as (n, D), C-contiguous, of `dtype`."""
+        ...
+
+    @property
+    def remedy(self) -> str:
+        """What helps where a row holds NaN or infinity, for messages."""
         ...
 
     def describe(self, row: int) -> str:
@@ -59,11 +67,16 @@ class RowSource(Protocol):
 
 
 class ArrayRows:
-    """Rows of a NumPy array in memory.
+    """Rows of a NumPy array in memory or of a memory map.
+
+    What kernels cannot take as it lies (strides, byte order, half precision) is converted block by block, so that a
+    memory map stays on its disk.
 
     Parameters
     ----------
     array : (N, ...) any integer or float dtype
+    chunk_rows : see `RowSource`
+    origin : what the rows are called in messages
 
     Raises
     ------
@@ -71,21 +84,27 @@ class ArrayRows:
         When the array has no row axis and feature axes, or no numbers.
     """
 
-    def __init__(self, array: Any, chunk_rows: int = 1) -> None:
+    def __init__(self, array: Any, chunk_rows: int = 1, origin: Origin | None = None) -> None:
         array = np.asarray(array)
-        check_table("array", array.shape, array.dtype)
-        self._rows = read_only(np.ascontiguousarray(array.reshape(array.shape[0], -1)))
+        check_table(origin.label if origin else "array", array.shape, array.dtype)
+        self._rows, self.origin = array, origin
         self.feature_shape = tuple(int(n) for n in array.shape[1:])
-        self.n_rows, self.dtype, self.chunk_rows = int(array.shape[0]), array.dtype, chunk_rows
+        self.n_rows, self.dtype, self.chunk_rows = int(array.shape[0]), row_dtype(array.dtype), chunk_rows
         self.decoded_rows, self.reads_parts, self.bytes_read = 1, True, 0
 
     def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start:stop``, a view."""
-        return self._rows[start:stop]
+        """Rows ``start:stop``, a view where that is possible."""
+        block = self._rows[start:stop]
+        return read_only(np.ascontiguousarray(block.reshape(len(block), -1), self.dtype))
+
+    @property
+    def remedy(self) -> str:
+        """As the origin says."""
+        return (self.origin or Origin("")).remedy
 
     def describe(self, row: int) -> str:
-        """The row's number."""
-        return f"row {row}"
+        """The row's number, and whose row it is where that is known."""
+        return f"{self.origin.label}: row {row}" if self.origin else f"row {row}"
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -153,7 +172,7 @@ def refuse_non_finite(source: RowSource, first: int, block: Rows) -> None:
         feature = int(np.argmax(~np.isfinite(block[row])))
         raise ValueError(
             f"{source.describe(first + row)}, feature {feature}: found {block[row, feature]}, "
-            "expected a finite number; clean the data or leave the row out"
+            f"expected a finite number; {source.remedy}"
         )
 
 

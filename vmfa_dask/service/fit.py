@@ -58,14 +58,15 @@ def fit_distributed(
 
     Parameters
     ----------
-    data : rows (N, ...) of any integer or float dtype: path or URL of a Zarr store, an array or group of zarr, a
-        DataArray or Dataset of xarray, a Dask array (it is written to a temporary store first), or a NumPy array. Every
-        axis but the first is flattened, in C order.
+    data : rows (N, ...) of any integer or float dtype: path or URL of a Zarr store, path of a .npy file, an array or
+        group of zarr, a DataArray or Dataset of xarray, an array or data frame of Dask (it is written to a temporary
+        store first), a data frame of pandas, a NumPy array, or lists. Every axis but the first is flattened, in C
+        order.
     n_components, n_factors : C and H; by default 5 factors, fewer where rows have no more than 5 features, and none
         where `covariance_type` has none
     preset : "default", or "paper" for the settings of the paper's experiments
     client : `distributed.Client`; by default the current one
-    array : name of the array in a Zarr group, or of the variable in a Dataset
+    array : path of the array in a Zarr group, or name of the variable in a Dataset
     sample_dim : dimension of an xarray variable that counts samples; needed unless the first one says so by its name
     missing_chunks : "refuse" a Zarr array some of whose chunks are not stored, or "fill" their rows with its fill value
     start : parameters to begin with in place of seeds, such as the model of another fit; a `Start` holds neighbours and
@@ -119,7 +120,7 @@ def fit_distributed(
     with opened_rows(data, array, sample_dim, missing_chunks, client, scratch) as rows:
         numbers = suited_to_data(numbers, asked, rows.n_rows, n_features_of(rows))
         numbers.check_against(rows.n_rows, n_features_of(rows))
-        begin, url = given_start(start), getattr(rows, "url", "")
+        begin, url = given_start(start, rows.feature_shape), getattr(rows, "url", "")
         with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
             client = client if client is not None else get_client()
             projection = projected_bytes(rows, numbers, plan)
@@ -136,7 +137,7 @@ def fit_distributed(
                 kept.begin_with(begin)
     path = locate(str(run))
     same = {"n_components": n_components, "n_factors": n_factors, "preset": preset, **settings}
-    cut = {"array": array, "missing_chunks": missing_chunks, "n_groups": n_groups}
+    cut = {"array": getattr(rows, "name", array), "missing_chunks": missing_chunks, "n_groups": n_groups}
     place = {
         "threads": threads,
         "cache_bytes": cache_bytes,
@@ -176,6 +177,7 @@ def fit_local(
     with opened_rows(data, array, sample_dim, missing_chunks) as rows:
         numbers = suited_to_data(numbers, asked, rows.n_rows, n_features_of(rows))
         numbers.check_against(rows.n_rows, n_features_of(rows))
+        begin = given_start(start, rows.feature_shape)
         cores = Cores(threads or available_cores())
         if isinstance(rows, ZarrRows):
             rows.cache_bytes = cache_bytes
@@ -183,4 +185,4 @@ def fit_local(
         with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
             warm_up(numbers, rows.dtype)
             context = RunContext(rows, numbers, plan, MemoryStorage(), cores)
-            return train(SerialExecutor(context), given_start(start), lambda record: show(record, progress), kept)
+            return train(SerialExecutor(context), begin, lambda record: show(record, progress), kept)

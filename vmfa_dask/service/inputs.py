@@ -51,11 +51,26 @@ def asked_settings(
     return {**PRESETS[preset], **{name: value for name, value in named.items() if value is not None}}
 
 
-def given_start(start: Start | Mixture | MixtureModel | None) -> Start | None:
-    """A start; parameters alone are one, and so is the model of a fit."""
+def given_start(start: Start | Mixture | MixtureModel | None, feature_shape: tuple[int, ...]) -> Start | None:
+    """A start; parameters alone are one, and so is the model of a fit.
+
+    Raises
+    ------
+    ValueError
+        When it is not for rows of `feature_shape`: other features, or as many in another layout. Flat ones go with any.
+    """
     if isinstance(start, MixtureModel):
         start = start.mixture
-    return Start(start) if isinstance(start, Mixture) else start
+    start = Start(start) if isinstance(start, Mixture) else start
+    if start is None:
+        return None
+    found, flat = start.mixture.feature_shape, (start.mixture.n_features,)
+    if int(np.prod(feature_shape)) != flat[0] or (found != feature_shape and flat not in (found, feature_shape)):
+        raise ValueError(
+            f"start.mixture: it is for rows of shape {found}, and the rows of the data have the shape {feature_shape}; "
+            f"expected {feature_shape} or ({int(np.prod(feature_shape))},)"
+        )
+    return start
 
 
 def describe_rows(rows: RowSource) -> dict[str, Any]:

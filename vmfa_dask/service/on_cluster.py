@@ -81,7 +81,7 @@ def executor_on(
                 check_visible(cluster.client, rows)
         url, member, missing = _place_of(rows)
         place = (name, settings, plan, folder, url, member, missing)
-        reference = RunReference(*place, cluster.cache_bytes, cluster.threads)
+        reference = RunReference(*place, cluster.cache_bytes, cluster.threads, getattr(rows, "origin", None))
         storage: Storage = MemoryStorage() if folder is None else exchange_at(folder)
         if cluster.local:
             cores = Cores(cluster.threads or threads_of_process(cluster.client.scheduler.address))

@@ -1,7 +1,8 @@
 """Data in the forms in which users hold it, as a source of rows.
 
 What lies in a Zarr store is opened where it lies; a NumPy array stays in memory; a Dask array is written to a temporary
-store first, chunk by chunk on its workers, as every pass reads the rows again. May import: values, em, store, cluster.
+store first, chunk by chunk on its workers, as every pass reads the rows again. What may be rows at all is settled by
+`store.gate`. May import: values, em, store, cluster.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import zarr
-from zarr.storage import LocalStore
+from zarr.storage import LocalStore, ZipStore
 
-from vmfa_dask.cluster.arrays import has_known_rows, write_rows
+from vmfa_dask.cluster.arrays import write_rows
 from vmfa_dask.em.rows import ArrayRows, RowSource
-from vmfa_dask.store.forms import is_dask_array, is_of_xarray, place_of, samples_first
+from vmfa_dask.store.forms import is_dask_frame
+from vmfa_dask.store.gate import InMemory, Lazy, Stored, admit, is_numpy_file
 from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.rows import ZarrRows
-from vmfa_dask.values import check_table
 
 _MISSING = ("refuse", "fill")
 _CHUNK_BYTES = 2**22
@@ -32,8 +33,8 @@ _CHUNK_BYTES = 2**22
 def in_a_store(data: Any) -> bool:
     """Whether any process can open the data by its path or URL."""
     if isinstance(data, zarr.Array | zarr.Group):
-        return isinstance(data.store, LocalStore)
-    return isinstance(data, str | os.PathLike)
+        return isinstance(data.store, LocalStore | ZipStore)
+    return isinstance(data, str | os.PathLike) and not is_numpy_file(locate(data))
 
 
 @contextmanager
@@ -54,45 +55,32 @@ def opened_rows(
     """
     if missing_chunks not in _MISSING:
         raise ValueError(f"missing_chunks={missing_chunks!r}: expected one of {_MISSING}")
-    if is_of_xarray(data):
-        data, array = samples_first("data", data, array, sample_dim), None
-    elif sample_dim is not None:
-        raise ValueError(f"sample_dim={sample_dim!r}: expected only with data of xarray; rows are the first axis")
-    if is_dask_array(data):
-        with _stored(data, client, scratch) as rows:
+    counts = client is not None and is_dask_frame(data)  # the rows of its partitions, where they are
+    with client.as_current() if counts else nullcontext():
+        found = admit("data", data, array, sample_dim)
+    if isinstance(found, Lazy):
+        with _stored(found, client, scratch) as rows:
             yield rows
     else:
-        yield _open(data, array, missing_chunks)
+        yield _open(found, missing_chunks)
 
 
-def _open(data: Any, array: str | None, missing_chunks: str) -> RowSource:
-    if isinstance(data, zarr.Array | zarr.Group):
-        data = place_of("data", data)
-    if isinstance(data, str | os.PathLike):
-        rows = ZarrRows(locate(data), array, missing=missing_chunks)
-        rows.check_complete()
-        return rows
-    if isinstance(data, np.ndarray):
-        return ArrayRows(data)
-    raise TypeError(
-        f"data: found {type(data).__module__}.{type(data).__name__}, expected the path or URL of a Zarr store, an "
-        "array of zarr, xarray, dask or NumPy, a group of zarr or a data set of xarray"
-    )
+def _open(found: Stored | InMemory, missing_chunks: str) -> RowSource:
+    if isinstance(found, InMemory):
+        return ArrayRows(found.values, origin=found.origin)
+    rows = ZarrRows(found.url, found.name, missing=missing_chunks)
+    rows.check_complete()
+    return rows
 
 
 @contextmanager
-def _stored(array: Any, client: Any, scratch: str | None) -> Iterator[RowSource]:
+def _stored(found: Lazy, client: Any, scratch: str | None) -> Iterator[RowSource]:
     """A Dask array as a temporary Zarr array, which its own workers write."""
-    if not has_known_rows(array):
-        raise ValueError(
-            "data: a dask array whose chunks have unknown sizes; call data.compute_chunk_sizes() before the fit"
-        )
-    check_table("data", array.shape, array.dtype)
     folder = tempfile.mkdtemp(prefix="vmfa-rows-", dir=scratch)
     try:
-        target = _table(f"{folder}/rows.zarr", array.shape, array.dtype)
-        write_rows(array, target, client)
-        rows = ZarrRows(f"{folder}/rows.zarr")
+        target = _table(f"{folder}/rows.zarr", found.array.shape, found.array.dtype)
+        write_rows(found.array, target, client)
+        rows = ZarrRows(f"{folder}/rows.zarr", origin=found.origin)
         try:
             rows.check_complete()
         except ValueError as error:
@@ -119,8 +107,10 @@ def _table(path: str, shape: tuple[int, ...], dtype: Any) -> zarr.Array[Any]:
 
 
 def spill(rows: ArrayRows, path: str) -> ZarrRows:
-    """Write rows in memory to a folder that workers in other processes see."""
-    shape = (rows.n_rows, *rows.feature_shape)
-    stored = _table(path, shape, rows.dtype)
-    stored[...] = rows.read(0, rows.n_rows).reshape(shape)
-    return ZarrRows(path)
+    """Write rows in memory to a folder that workers in other processes see; a memory map is read block by block."""
+    stored = _table(path, (rows.n_rows, *rows.feature_shape), rows.dtype)
+    size = stored.chunks[0]
+    for start in range(0, rows.n_rows, size):
+        stop = min(start + size, rows.n_rows)
+        stored[start:stop] = rows.read(start, stop).reshape(stop - start, *rows.feature_shape)
+    return ZarrRows(path, origin=rows.origin)

@@ -118,15 +118,16 @@ def _checksum(raw: bytearray) -> bytes:
 
 
 def codecs_of_rows(array: zarr.Array[Any]) -> tuple[Any, ...] | None:
-    """What has made the bytes of a chunk out of its rows, as they lie in memory here: compressors, or ().
+    """What has made the bytes of a chunk out of its rows, as they lie in memory in its dtype: compressors, or ().
 
     None where chunks do not hold whole rows so, or are not files of a folder.
     """
     readable = isinstance(array.store, LocalStore) and hasattr(os, "preadv")
-    native = array.dtype.isnative and sys.byteorder == "little"
-    if not readable or not native or array.chunks[1:] != array.shape[1:]:
+    if not readable or array.chunks[1:] != array.shape[1:]:
         return None
-    return _codecs_v2(array.metadata) if array.metadata.zarr_format == 2 else _codecs_v3(array.metadata)
+    if array.metadata.zarr_format == 2:  # the byte order of its chunks is that of its dtype
+        return _codecs_v2(array.metadata)
+    return _codecs_v3(array.metadata) if sys.byteorder == "little" else None
 
 
 def _codecs_v2(metadata: Any) -> tuple[Any, ...] | None:

@@ -1,6 +1,7 @@
-"""Arrays in the forms in which users hold them: of zarr, of xarray, of Dask. May import: numpy, zarr, values, store.
+"""Arrays in the forms in which users hold them: of zarr, xarray, Dask, pandas. May import: zarr, store, tables.
 
-None of them is imported here but zarr: an object tells what it is by the module of its type.
+None of them is imported here but zarr: an object tells what it is by the modules of its class and of those it is made
+from.
 """
 
 from __future__ import annotations
@@ -8,29 +9,47 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
 import zarr
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import LocalStore, MemoryStore, ZipStore
 
-from vmfa_dask.store.units import Rows, WholeUnits
-from vmfa_dask.values import check_table
+from vmfa_dask.store.packing import remedy_for
+from vmfa_dask.tables import Origin
 
-# Names of a first dimension that leave no doubt about what it counts.
-_SAMPLE_NAMES = ("sample", "samples", "row", "rows", "n", "obs", "observation", "observations", "image", "images")
+# Names of a dimension that leave no doubt about what it counts. Rows do: pictures have them too.
+_SAMPLE_NAMES = ("sample", "samples", "n", "obs", "observation", "observations", "image", "images")
+
+
+def _comes_from(data: Any, package: str) -> bool:
+    return any(f"{kind.__module__}.".startswith(f"{package}.") for kind in type(data).__mro__)
 
 
 def is_of_xarray(data: Any) -> bool:
-    """Whether it is a DataArray or a Dataset."""
-    return type(data).__module__.partition(".")[0] == "xarray"
+    """Whether it is a DataArray, a Dataset or a tree of them."""
+    return _comes_from(data, "xarray")
 
 
 def is_dask_array(data: Any) -> bool:
     """Whether it is an array of Dask."""
-    return type(data).__module__.partition(".")[0] == "dask" and hasattr(data, "to_zarr")
+    return _comes_from(data, "dask.array") and hasattr(data, "map_blocks")
 
 
-def place_of(label: str, node: zarr.Array[Any] | zarr.Group) -> Any:
-    """Path of an array or group in a folder; the values of an array in memory.
+def is_dask_frame(data: Any) -> bool:
+    """Whether it is a data frame of Dask, or a column of one."""
+    return _comes_from(data, "dask.dataframe") and hasattr(data, "to_dask_array")
+
+
+def is_pandas_frame(data: Any) -> bool:
+    """Whether it is a data frame of pandas."""
+    return _comes_from(data, "pandas") and hasattr(data, "iloc") and hasattr(data, "columns")
+
+
+def counts_samples(dimension: str) -> bool:
+    """Whether the name of a dimension leaves no doubt that it counts samples."""
+    return dimension.lower() in _SAMPLE_NAMES
+
+
+def place_of(label: str, node: zarr.Array[Any] | zarr.Group, array: str | None) -> tuple[str, str | None]:
+    """Path of the store of an array or group in a folder or a zip archive, and the array's name in it.
 
     Raises
     ------
@@ -38,23 +57,58 @@ def place_of(label: str, node: zarr.Array[Any] | zarr.Group) -> Any:
         For other stores, naming the argument `label`.
     """
     if isinstance(node.store, LocalStore):
-        return os.path.join(node.store.root, node.path)
-    if isinstance(node.store, MemoryStore) and isinstance(node, zarr.Array):
-        return np.asarray(node[...])
+        return os.path.join(node.store.root, node.path), array
+    if isinstance(node.store, ZipStore):
+        if array is not None and isinstance(node, zarr.Array):
+            raise ValueError(f"{label} is an array itself; array={array!r} chooses one inside a group")
+        return str(node.store.path), "/".join(filter(None, (node.path, array))) or None
     raise TypeError(
         f"{label}: a {type(node).__name__} of zarr in {node.store}, which other processes cannot open; "
         "pass its path or URL"
     )
 
 
-def samples_first(label: str, data: Any, array: str | None, sample_dim: str | None) -> Any:
-    """NumPy or Dask array of an xarray variable, the dimension that counts samples in front.
+def is_in_memory(node: zarr.Array[Any] | zarr.Group) -> bool:
+    """Whether it is an array of zarr whose chunks are in memory."""
+    return isinstance(node, zarr.Array) and isinstance(node.store, MemoryStore)
+
+
+def check_first_dimension(label: str, array: zarr.Array[Any]) -> None:
+    """Refuse a stored array whose names say that another dimension than the first one counts samples.
+
+    Raises
+    ------
+    ValueError
+        With the names.
+    """
+    named = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS") or ()
+    names = [str(name) for name in named] if isinstance(named, list | tuple) else []
+    if names and not counts_samples(names[0]) and any(map(counts_samples, names[1:])):
+        raise ValueError(
+            f"{label}: rows are the first dimension, and the dimensions are called {', '.join(map(repr, names))}; open "
+            "it with xarray and name the one that counts samples by sample_dim=..."
+        )
+
+
+def _variables(data: Any) -> dict[str, Any]:
+    """Variables of a Dataset by name, of a tree by path."""
+    if not hasattr(data, "subtree"):
+        return {str(name): data[name] for name in data.data_vars}
+    found: dict[str, Any] = {}
+    for node in data.subtree:
+        folder = node.path.strip("/")
+        found |= {f"{folder}/{name}".lstrip("/"): node.dataset[name] for name in node.data_vars}
+    return found
+
+
+def samples_first(label: str, data: Any, array: str | None, sample_dim: str | None) -> tuple[Any, Origin]:
+    """Array of an xarray variable, the dimension that counts samples in front, and what to call it in messages.
 
     Parameters
     ----------
     label : name of the argument, for messages
-    data : DataArray or Dataset
-    array : name of the variable of a Dataset
+    data : DataArray, Dataset or DataTree
+    array : name of the variable of a Dataset, path of that of a tree
     sample_dim : the dimension that counts samples; needed unless the first one says so by its name
 
     Raises
@@ -63,53 +117,26 @@ def samples_first(label: str, data: Any, array: str | None, sample_dim: str | No
         Where variable or dimension are not clear; what is there is listed.
     """
     if hasattr(data, "data_vars"):
-        names = [str(name) for name in data.data_vars]
-        name = names[0] if array is None and len(names) == 1 else array
+        variables = _variables(data)
+        names = list(variables)
+        name = names[0] if array is None and len(names) == 1 else (array or "").strip("/")
         if name not in names:
             raise ValueError(
-                f"{label}: a Dataset with the variables {', '.join(map(repr, names)) or 'none'}; choose one by the "
-                f"argument array=..., found array={array!r}"
+                f"{label}: a {type(data).__name__} with the variables {', '.join(map(repr, names)) or 'none'}; choose "
+                f"one by the argument array=..., found array={array!r}"
             )
-        data = data[name]
+        data = variables[name]
     elif array is not None:
         raise ValueError(f"array={array!r}: {label} is a DataArray itself; array=... chooses a variable of a Dataset")
     dims = [str(dim) for dim in data.dims]
-    if sample_dim is None and dims and dims[0].lower() in _SAMPLE_NAMES:
+    if sample_dim is None and dims and counts_samples(dims[0]):
         sample_dim = dims[0]
     if sample_dim not in dims:
         raise ValueError(
             f"{label}: a DataArray with the dimensions {', '.join(map(repr, dims)) or 'none'}; name the one that "
-            f"counts samples by sample_dim=..., found sample_dim={sample_dim!r}"
+            f"counts samples by sample_dim=..., found sample_dim={sample_dim!r} (only a first dimension called "
+            f"{', '.join(_SAMPLE_NAMES[:-1])} or {_SAMPLE_NAMES[-1]} is taken without asking)"
         )
-    return data.transpose(sample_dim, ...).data
-
-
-class DaskRows:
-    """Rows of a Dask array, computed chunk by chunk where they are read; one chunk of rows is held.
-
-    Parameters
-    ----------
-    array : (N, ...) any integer or float dtype
-    """
-
-    def __init__(self, array: Any) -> None:
-        check_table("array", array.shape, array.dtype)
-        self._array = array
-        self.feature_shape = tuple(int(n) for n in array.shape[1:])
-        self.n_rows, self.dtype = int(array.shape[0]), np.dtype(array.dtype)
-        self.chunk_rows = self.decoded_rows = int(array.chunks[0][0])
-        self.reads_parts, self.bytes_read = False, 0
-        self._units = WholeUnits(self._computed, self.chunk_rows, self.n_rows)
-
-    def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start:stop`` as (n, D), read-only."""
-        block = self._units.read(start, stop)
-        block.flags.writeable = False
-        return block
-
-    def _computed(self, start: int, stop: int) -> Rows:
-        return np.array(self._array[start:stop]).reshape(stop - start, -1)
-
-    def describe(self, row: int) -> str:
-        """The row's number."""
-        return f"row {row}"
+    where = label if data.name is None else f"{label}: variable {str(data.name)!r}"
+    remedy = remedy_for(data.encoding)
+    return data.transpose(sample_dim, ...).data, Origin(where, remedy) if remedy else Origin(where)

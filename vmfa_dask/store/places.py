@@ -9,8 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote
 
 from vmfa_dask.store.objects import OBJECT_STORES, ObjectPlace, is_object_store
 
@@ -18,16 +17,19 @@ from vmfa_dask.store.objects import OBJECT_STORES, ObjectPlace, is_object_store
 def locate(path: str | os.PathLike[str]) -> str:
     """The path as any process finds it: URLs as they are, without a slash at the end; others absolute.
 
-    ``~`` is the home folder, and ``file://`` a folder of this machine.
+    ``~`` is the home of the user, and ``file://`` leads to a path of this machine.
 
     Raises
     ------
     ValueError
-        When it looks like a URL that has lost a slash, as those do that pass through `pathlib`.
+        When a file URL names another machine, or a URL has lost a slash, as those do that pass through `pathlib`.
     """
-    path = os.fspath(path)
+    path = os.fsdecode(path)
     if path.lower().startswith("file://"):
-        path = url2pathname(urlsplit(path).path)
+        host, slash, rest = path[len("file://") :].partition("/")
+        if host not in ("", "localhost"):
+            raise ValueError(f"{path}: a file URL of the machine {host!r}; expected file:///folder/name, or a path")
+        path = unquote(slash + rest)
     if "://" in path:
         return path.rstrip("/")
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):

@@ -1,4 +1,4 @@
-"""Row shards in: a Zarr array as a source of rows, in their stored dtype. May import: values, memory, zarr, store.
+"""Row shards in: a Zarr array as a source of rows. May import: tables, memory, zarr, store.
 
 A source is opened by URL wherever it is needed; what travels between processes is the URL and the array's name.
 """
@@ -6,6 +6,7 @@ A source is opened by URL wherever it is needed; what travels between processes 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import zipfile
 from typing import Any
@@ -20,10 +21,13 @@ from vmfa_dask.store.completeness import missing_chunks
 from vmfa_dask.store.compressed import CompressedFiles
 from vmfa_dask.store.files import ChunkDamaged, ChunkMissing
 from vmfa_dask.store.flat import FlatFiles
+from vmfa_dask.store.forms import check_first_dimension
+from vmfa_dask.store.members import chosen_member
 from vmfa_dask.store.objects import zarr_target
+from vmfa_dask.store.packing import refuse_packed
 from vmfa_dask.store.units import WholeUnits
 from vmfa_dask.store.watched import BytesRead, WatchedStore
-from vmfa_dask.values import check_table
+from vmfa_dask.tables import Origin, check_table, row_dtype
 
 logger = logging.getLogger("vmfa_dask")
 
@@ -38,34 +42,28 @@ def open_array(url: str, name: str | None = None) -> zarr.Array[Any]:
     Parameters
     ----------
     url : path or URL of an array, or of a group that holds it; or a zip archive of one
-    name : the array's name in a group; may be left out where the group holds a single array
+    name : the array's path in a group; may be left out where the group holds a single array, at any depth
 
     Raises
     ------
     FileNotFoundError
         When nothing is stored there. Nothing is created.
     ValueError
-        When `url` is a group and `name` does not choose one of its arrays; the message lists them.
+        When `url` is a group and `name` does not choose one of its arrays; the message lists them. When it is a file of
+        another kind.
     """
+    zipped = zipfile.is_zipfile(url)
+    if os.path.isfile(url) and not zipped:
+        raise ValueError(f"{url}: a file, and neither a zip archive of a Zarr store nor a .npy file")
     try:
-        node = zarr.open(ZipStore(url, mode="r") if zipfile.is_zipfile(url) else zarr_target(url), mode="r")
+        node = zarr.open(ZipStore(url, mode="r") if zipped else zarr_target(url), mode="r")
     except (FileNotFoundError, KeyError) as error:
         raise FileNotFoundError(f"{url}: no Zarr array or group is stored there") from error
     if isinstance(node, zarr.Array):
         if name is not None:
             raise ValueError(f"{url} is an array itself; array={name!r} chooses one inside a group")
         return node
-    arrays = sorted(key for key, _ in node.arrays())
-    if name is None and len(arrays) == 1:
-        name = arrays[0]
-    if name not in arrays:
-        found = ", ".join(repr(key) for key in arrays) or "none"
-        raise ValueError(
-            f"{url} is a group with the arrays {found}; choose one by the argument array=..., found array={name!r}"
-        )
-    member = node[name]
-    assert isinstance(member, zarr.Array)
-    return member
+    return chosen_member(url, node, name)
 
 
 def _watched(array: zarr.Array[Any], count: BytesRead, refuse_missing: bool) -> zarr.Array[Any]:
@@ -76,7 +74,7 @@ def _watched(array: zarr.Array[Any], count: BytesRead, refuse_missing: bool) -> 
 
 
 class ZarrRows:
-    """Rows of a Zarr array, read in whole ranges.
+    """Rows of a Zarr array, read in whole ranges, and given in native byte order, half precision as float32.
 
     Parameters
     ----------
@@ -84,15 +82,23 @@ class ZarrRows:
     name : name of the array inside a group
     cache_bytes : decoded rows kept in memory, at most; passes over the data read these ranges once
     missing : "refuse" a chunk that is not stored, or "fill" its rows with the array's fill value
+    origin : what the rows are called in messages, where they are a copy of what the user has
 
     Raises
     ------
     FileNotFoundError, ValueError
-        As `open_array`, and when the array is no table of numbers.
+        As `open_array`, and when the array is no table of numbers, or one of packed numbers.
     """
 
-    def __init__(self, url: str, name: str | None = None, cache_bytes: int = 0, missing: str = "refuse") -> None:
-        self.url, self.name, self.cache_bytes, self.missing = url, name, cache_bytes, missing
+    def __init__(
+        self,
+        url: str,
+        name: str | None = None,
+        cache_bytes: int = 0,
+        missing: str = "refuse",
+        origin: Origin | None = None,
+    ) -> None:
+        self.url, self.name, self.cache_bytes, self.missing, self.origin = url, name, cache_bytes, missing, origin
         self._open()
 
     def _open(self) -> None:
@@ -107,10 +113,12 @@ class ZarrRows:
         self._cached_bytes = 0
         self._lock = threading.Lock()
         shape = self._array.shape
-        self.label = f"{self.url}/{self.name}" if self.name else self.url
+        self.label = f"{self.url}/{self._plain.path}" if self._plain.path else self.url
         check_table(self.label, shape, self._array.dtype)
+        check_first_dimension(self.label, self._plain)
+        refuse_packed(self.label, self._plain, self.url)
         self.feature_shape = tuple(int(n) for n in shape[1:])
-        self.n_rows, self.dtype = int(shape[0]), np.dtype(self._array.dtype)
+        self.n_rows, self.dtype = int(shape[0]), row_dtype(self._array.dtype)
         stored = self._array.shards or self._array.chunks
         self.chunk_rows = int(stored[0])
         self.decoded_rows = int(self._array.chunks[0])
@@ -132,7 +140,7 @@ class ZarrRows:
         return self._count.n_bytes
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"url": self.url, "name": self.name, "cache_bytes": self.cache_bytes, "missing": self.missing}
+        return {name: getattr(self, name) for name in ("url", "name", "cache_bytes", "missing", "origin")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -150,7 +158,7 @@ class ZarrRows:
             if (start, stop) in self._cache:
                 return self._cache[start, stop]
         try:
-            block = self._stored(start, stop)
+            block = self._in_row_dtype(self._stored(start, stop))
         except Exception as error:
             where = f"{self.label}: rows {start}:{stop} cannot be read: "
             raise OSError(where + self._what_is_damaged(start, stop, error)) from error
@@ -161,12 +169,20 @@ class ZarrRows:
                 self._cached_bytes += block.nbytes
         return block
 
-    def _empty(self, n: int) -> Rows:
-        return self._memory.empty((n, int(np.prod(self.feature_shape))), self.dtype)
+    def _empty(self, n: int, dtype: Any) -> Rows:
+        return self._memory.empty((n, int(np.prod(self.feature_shape))), dtype)
+
+    def _in_row_dtype(self, block: Rows) -> Rows:
+        """The rows as kernels take them: the same block unless it is swapped or in half precision."""
+        if block.dtype == self.dtype:
+            return block
+        converted = self._empty(len(block), self.dtype)
+        converted[...] = block
+        return converted
 
     def _stored(self, start: int, stop: int) -> Rows:
         if self._flat is not None:
-            block = self._empty(stop - start)
+            block = self._empty(stop - start, self._plain.dtype)
             try:
                 self._count.add(self._flat.read(start, stop, block))
                 return block
@@ -177,7 +193,7 @@ class ZarrRows:
 
     def _decoded(self, start: int, stop: int) -> Rows:
         if self._compressed is not None:
-            block = self._empty(stop - start)
+            block = self._empty(stop - start, self._plain.dtype)
             try:
                 self._count.add(self._compressed.read(start, stop, block))
                 return block
@@ -226,5 +242,12 @@ class ZarrRows:
         logger.warning("%s", found)
 
     def describe(self, row: int) -> str:
-        """Array, chunk and row, for messages."""
+        """Array, chunk and row, for messages; of a copy the row alone, as nobody knows its chunks."""
+        if self.origin is not None:
+            return f"{self.origin.label}: row {row}"
         return f"{self.label}: row {row} (chunk {row // self.chunk_rows})"
+
+    @property
+    def remedy(self) -> str:
+        """As the origin says."""
+        return (self.origin or Origin("")).remedy
