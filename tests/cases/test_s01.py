@@ -78,10 +78,10 @@ def test_a_run_goes_on_with_a_copy_in_the_other_order(tmp_path: Path) -> None:
 
 def test_parameters_in_the_other_order() -> None:
     m = make_mixture(3, 6, 1, dtype="float32")
-    native = MixtureModel(m.weights, m.means, m.loadings, m.noise_variances, (6,), m.offset)
+    native = MixtureModel(m.weights, m.means, m.loadings, m.noise_variances, (6,))
     values = (m.weights, m.means, m.loadings, m.noise_variances)
     weights, means, loadings, noise = (value.astype(value.dtype.newbyteorder()) for value in values)
-    swapped = MixtureModel(weights, means, loadings, noise, (6,), m.offset.astype(">f8"))
+    swapped = MixtureModel(weights, means, loadings, noise, (6,))
     rows = rows_of("f4")
     for name, function in FUNCTIONS.items():
         assert function(swapped, rows) == function(native, rows), name

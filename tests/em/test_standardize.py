@@ -92,24 +92,16 @@ def test_the_cluster_gives_the_same_bytes(tmp_path: Path, processes: Client) -> 
 
 def test_a_start_is_in_units_of_the_data() -> None:
     first = fit_local(RAW, **{**OPTIONS, "max_iter": 2})
-    one, other = (
-        fit_local(rows, start=Start(mixture), **OPTIONS)
-        for rows, mixture in (
-            (RAW, first.model),
-            (
-                RAW * 256,
-                replace(
-                    first.model,
-                    **{
-                        "means": first.model.means * 256,
-                        "offset": first.model.offset * 256,
-                        "loadings": first.model.loadings * 256,
-                        "noise_variances": first.model.noise_variances * 256**2,
-                    },
-                ),
-            ),
-        )
+    mixture = first.model.mixture
+    larger = replace(
+        mixture,
+        means=mixture.means * 256,
+        offset=mixture.offset * 256,
+        loadings=mixture.loadings * 256,
+        noise_variances=mixture.noise_variances * 256**2,
     )
+    one = fit_local(RAW, start=Start(mixture), **OPTIONS)
+    other = fit_local(RAW * 256, start=Start(larger), **OPTIONS)
     assert one.history[-1].free_energy > first.history[-1].free_energy
     shift = 7 * np.log(256)
     assert other.history[-1].free_energy + shift == pytest.approx(one.history[-1].free_energy, rel=1e-12)
