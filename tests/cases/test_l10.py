@@ -74,7 +74,8 @@ def test_where_there_is_nothing_to_read_nothing_limits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["v2, half a core", "v2, a group of its own", "v2, no limit", "v1, cpu,cpuacct", "v1, no limit", "no groups"]
+    "name",
+    ["v2, half a core", "v2, a group of its own", "v2, no limit", "v1, cpu,cpuacct", "v1, no limit", "no groups"],
 )
 def test_dask_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     membership, files, _ = CASES[name]

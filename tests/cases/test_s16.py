@@ -76,7 +76,9 @@ def test_memory_that_is_held_is_left_alone(hold: Callable[[np.ndarray], Any]) ->
     assert place == address(memory.empty(SHAPE, KIND))
 
 
-@pytest.mark.parametrize("copied", [np.copy, copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a)), np.ascontiguousarray])
+@pytest.mark.parametrize(
+    "copied", [np.copy, copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a)), np.ascontiguousarray]
+)
 def test_a_copy_has_memory_of_its_own(copied: Callable[[np.ndarray], np.ndarray]) -> None:
     memory = Memory()
     array = memory.empty(SHAPE, KIND)

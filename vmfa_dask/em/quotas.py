@@ -34,7 +34,7 @@ def quota_of_cores(root: str = "/") -> float | None:
 def _groups_of_process(root: Path) -> Iterator[tuple[int, str]]:
     """Version and path of each group that may limit CPU time, by lines such as ``4:cpu,cpuacct:/a/b`` or ``0::/a``."""
     for line in _text(root / "proc/self/cgroup").splitlines():
-        number, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
         if "cpu" in controllers.split(","):
             yield 1, path
         elif number == "0" and not controllers:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from vmfa_dask.em.rows import RowSource
+from vmfa_dask.em.context import PARAMETER_NAMES
+from vmfa_dask.em.numbers import plain
+from vmfa_dask.em.rows import RowSource, n_features_of
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.start import Start
 from vmfa_dask.values import Mixture
@@ -31,19 +33,90 @@ def make_settings(**settings: Any) -> Settings:
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise TypeError(f"unknown argument {unknown[0]!r}; the settings of a run are {', '.join(known)}")
-    plain: dict[str, Any] = {k: int(v) if isinstance(v, np.integer) else v for k, v in settings.items()}
-    components = plain.get("n_components")
-    if "truncation" not in plain and isinstance(components, int):  # the default must not refuse a mixture of two
-        exact = plain.get("search") == "exhaustive"
-        plain["truncation"] = max(1, components if exact else min(Settings.truncation, components))
-    if plain.get("n_factors", 0) is None:
-        plain["n_factors"] = Settings.n_factors if plain.get("covariance_type", "mfa") == "mfa" else 0
-    return Settings(**plain)
+    given: dict[str, Any] = {name: plain(value) for name, value in settings.items()}
+    components = given.get("n_components")
+    if "truncation" not in given and isinstance(components, int):  # the default must not refuse a mixture of two
+        exact = given.get("search") == "exhaustive"
+        given["truncation"] = max(1, components if exact else min(Settings.truncation, components))
+    if given.get("n_factors", 0) is None:
+        given["n_factors"] = Settings.n_factors if given.get("covariance_type", "mfa") == "mfa" else 0
+    return Settings(**given)
 
 
-def given_start(start: Start | Mixture | None) -> Start | None:
-    """A start; parameters alone are one."""
-    return Start(start) if isinstance(start, Mixture) else start
+@dataclass(frozen=True)
+class BegunStart:
+    """The start of a run that was begun with it elsewhere: what it is recognised by, without its arrays."""
+
+    digest: str | None
+
+
+def given_start(start: Start | Mixture | BegunStart | None) -> Start | BegunStart | None:
+    """A start; parameters alone are one.
+
+    Raises
+    ------
+    TypeError
+        When it is none.
+    """
+    if isinstance(start, Mixture):
+        return Start(start)
+    if start is not None and not isinstance(start, Start | BegunStart):
+        raise TypeError(
+            f"start: found {type(start).__module__}.{type(start).__name__}, expected a model, a Mixture or a Start"
+        )
+    return start
+
+
+def whole_start(start: Start | BegunStart | None) -> Start | None:
+    """The start as the algorithm takes it: a run that was begun elsewhere has it in its first state."""
+    return start if isinstance(start, Start) else None
+
+
+def check_start(start: Start | BegunStart | None, settings: Settings, rows: RowSource) -> None:
+    """Refuse a start of other sizes than the run's, before anything of the run is written.
+
+    Raises
+    ------
+    ValueError
+        Naming what was found and what is expected.
+    """
+    if not isinstance(start, Start):
+        return
+    mixture = start.mixture
+    sizes = {
+        "n_components": (mixture.n_components, settings.n_components),
+        "n_factors": (mixture.n_factors, settings.n_factors),
+        "n_features": (mixture.n_features, n_features_of(rows)),
+    }
+    for name, (found, expected) in sizes.items():
+        if found != expected:
+            owner = "the data has" if name == "n_features" else "the run has"
+            raise ValueError(f"start.mixture: {name} is {found}, {owner} {name}={expected}")
+    shapes = {
+        "graph": (start.graph.neighbors if start.graph else None, (settings.n_components, settings.graph_size)),
+        "components": (start.components, (rows.n_rows, settings.truncation)),
+    }
+    for name, (array, shape) in shapes.items():
+        if array is not None and np.shape(array) != shape:
+            raise ValueError(f"start.{name}: shape {np.shape(array)}, expected {shape}")
+
+
+def describe_start(start: Start | BegunStart | None) -> dict[str, Any]:
+    """What makes a start the same start: a hash of all its numbers; None where seeds are drawn."""
+    if not isinstance(start, Start):
+        return {"digest": start.digest if start is not None else None}
+    digest, mixture = hashlib.sha256(), start.mixture
+    arrays = {
+        **{name: getattr(mixture, name) for name in (*PARAMETER_NAMES, "offset")},
+        "neighbors": start.graph.neighbors if start.graph else None,
+        "components": start.components,
+    }
+    for name, array in arrays.items():
+        if array is not None:
+            values = np.ascontiguousarray(array, np.float64)  # a model is the same one at any precision of its numbers
+            digest.update(f"{name}{values.shape}".encode())
+            digest.update(values.data)
+    return {"digest": digest.hexdigest()[:16]}
 
 
 def describe_rows(rows: RowSource) -> dict[str, Any]:

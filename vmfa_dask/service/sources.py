@@ -7,8 +7,6 @@ store first, chunk by chunk on its workers, as every pass reads the rows again. 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +21,7 @@ from vmfa_dask.store.forms import is_dask_array, is_of_xarray, place_of, samples
 from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.rows import ZarrRows
+from vmfa_dask.store.scratch import scratch_folder
 from vmfa_dask.values import check_table
 
 _MISSING = ("refuse", "fill")
@@ -88,8 +87,7 @@ def _stored(array: Any, client: Any, scratch: str | None) -> Iterator[RowSource]
             "data: a dask array whose chunks have unknown sizes; call data.compute_chunk_sizes() before the fit"
         )
     check_table("data", array.shape, array.dtype)
-    folder = tempfile.mkdtemp(prefix="vmfa-rows-", dir=scratch)
-    try:
+    with scratch_folder("rows", scratch) as folder:
         target = _table(f"{folder}/rows.zarr", array.shape, array.dtype)
         write_rows(array, target, client)
         rows = ZarrRows(f"{folder}/rows.zarr")
@@ -101,8 +99,6 @@ def _stored(array: Any, client: Any, scratch: str | None) -> Iterator[RowSource]
                 "fit; pass scratch=folder that all machines share"
             ) from error
         yield rows
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _table(path: str, shape: tuple[int, ...], dtype: Any) -> zarr.Array[Any]:
