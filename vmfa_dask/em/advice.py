@@ -65,7 +65,9 @@ class Advice:
         settings, ways = self._settings, []
         cause = f"candidates: a row is compared with up to {settings.most_candidates} components at once"
         if settings.search == "guided" and settings.init_params != "k-means+fa":
-            size = _largest(lambda g: self._fits(usable, replace(settings, neighborhood=g)), 1, settings.graph_size - 1)
+            size = settings.graph_size // 2
+            while size >= 1 and not self._fits(usable, replace(settings, neighborhood=size)):
+                size //= 2  # with fewer candidates blocks have more rows: not every smaller number takes less
             ways += [f"neighborhood={size}"] if size else []
         return cause, ways + self._smaller_blocks(usable)
 

@@ -172,11 +172,13 @@ def kept_run(
         known = folder.begun() or {}
         if "plan" in known:
             plan = _same_plan(folder.path, Plan.from_dict(known["plan"]), plan, options.n_groups)
+        begin = describe_start(start)
+        _check_same_start(folder.path, known.get("start", begin)["digest"], begin["digest"])
         identity = {
             "settings": _fixed(settings, known.get("settings", {})),
             "data": describe_rows(rows),
             "plan": asdict(plan),
-            "start": describe_start(start),
+            "start": begin,
         }
         values = folder.begin(identity, options.resume, lambda seen: recognize(folder.path, rows, plan, seen))
         if values is not None:
@@ -198,6 +200,16 @@ def _same_plan(path: str, stored: Plan, made: Plan, n_groups: int | None) -> Pla
             f"(n_groups={n_groups}); leave n_groups out to go on with it"
         )
     return stored
+
+
+def _check_same_start(path: str, there: str | None, here: str | None) -> None:
+    """Refuse another start than that of the run."""
+    if there != here:
+        begun = "from seeds" if there is None else "with a start" if here is None else "with another start"
+        asked = ", this call has none" if here is None else ""
+        raise ValueError(
+            f"{path} holds another run: it was begun {begun}{asked}; pass the same start again, or use another folder"
+        )
 
 
 def _fixed(settings: Settings, known: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vmfa_dask.em.plan import Plan
-from vmfa_dask.em.rows import RowSource, Rows, n_features_of, read_ahead
+from vmfa_dask.em.rows import Rows, RowSource, n_features_of, read_ahead
 from vmfa_dask.store.contents import stamps_of
 from vmfa_dask.store.rows import ZarrRows, open_array
 from vmfa_dask.store.scratch import in_scratch
@@ -46,17 +46,19 @@ def recognize(path: str, rows: RowSource, plan: Plan, known: Mapping[str, Any] |
     objects = _objects_of(rows)
     if not known:
         whole = objects is None or _size(rows) <= _MOST_BYTES
-        return {"objects": objects, "checksums": _checksums(rows, plan) if whole else None}
+        sums = _checksums(rows, plan, min(rows.n_rows, _MOST_RANGES)) if whole else None
+        return {"objects": objects, "checksums": sums}
     before, sums = known.get("objects"), known.get("checksums")
     changed = _changed(before, objects)
     if objects is not None and not changed and (sums is None or _size(rows) > _ALWAYS_BYTES):
         return dict(known)
     if sums is None:
         raise ValueError(_of_objects(path, before, changed))
-    now = _checksums(rows, plan)
-    differing = [k for k, (there, here) in enumerate(zip(sums, now, strict=True)) if there != here]
+    now = _checksums(rows, plan, len(sums))
+    ranges = _ranges(rows.n_rows, len(sums))
+    differing = [where for where, there, here in zip(ranges, sums, now, strict=True) if there != here]
     if differing:
-        raise ValueError(_of_rows(path, _joined(rows.n_rows, differing), changed if before and objects else []))
+        raise ValueError(_of_rows(path, _joined(differing), changed if before and objects else []))
     return {"objects": objects, "checksums": sums}
 
 
@@ -72,15 +74,14 @@ def _objects_of(rows: RowSource) -> dict[str, list[Any]] | None:
     return None if stamps is None else {key: list(stamp) for key, stamp in stamps.items()}
 
 
-def _ranges(n_rows: int) -> list[tuple[int, int]]:
-    """Ranges of rows that have a checksum each, the same ones however rows are cut elsewhere."""
-    n = min(n_rows, _MOST_RANGES)
+def _ranges(n_rows: int, n: int) -> list[tuple[int, int]]:
+    """The n ranges of rows that have a checksum each, the same ones however rows are cut elsewhere."""
     return [(n_rows * k // n, n_rows * (k + 1) // n) for k in range(n)]
 
 
-def _checksums(rows: RowSource, plan: Plan) -> list[str]:
+def _checksums(rows: RowSource, plan: Plan, n: int) -> list[str]:
     """One checksum per range; rows are read in the blocks of a pass, so that a cache keeps them for the first one."""
-    ranges, sums, current = _ranges(rows.n_rows), [0] * min(rows.n_rows, _MOST_RANGES), 0
+    ranges, sums, current = _ranges(rows.n_rows, n), [0] * n, 0
     for first, block in _blocks(rows, plan):
         stop, done = first + len(block), first
         while done < stop:
@@ -101,10 +102,10 @@ def _changed(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) ->
     return sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
 
 
-def _joined(n_rows: int, numbers: list[int]) -> list[tuple[int, int]]:
-    """The ranges of these numbers, in order; neighbours are one."""
-    ranges, joined = _ranges(n_rows), list[tuple[int, int]]()
-    for start, stop in (ranges[number] for number in numbers):
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same rows in as few ranges as possible."""
+    joined = list[tuple[int, int]]()
+    for start, stop in ranges:
         if joined and joined[-1][1] == start:
             joined[-1] = joined[-1][0], stop
         else:
