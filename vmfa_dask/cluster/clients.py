@@ -74,7 +74,7 @@ def connect(client: Any) -> Connection:
         return _current()
     if isinstance(client, str) or _is_cluster(client):
         return _opened(client)
-    if not isinstance(client, Client) and not hasattr(client, "scheduler_info"):
+    if isinstance(client, type) or not (isinstance(client, Client) or hasattr(client, "scheduler_info")):
         raise TypeError(f"client={client!r}: expected {_EXPECTED}")
     return Connection(_checked(client), opened=False)
 
@@ -122,12 +122,11 @@ def _checked(client: Client) -> Client:
 
 
 def _refuse_asynchronous(target: Any, kind: str) -> None:
-    """Calls of an asynchronous client, and of any client inside its own event loop, give coroutines."""
+    """Calls of a client give coroutines in its own event loop, and wait for the answer in any other thread."""
     if getattr(target, "asynchronous", False):
         raise TypeError(
-            f"client: an asynchronous {kind} (or one that is used inside its own event loop) cannot drive a fit; pass "
-            "a synchronous Client or the address of the scheduler, and call the fit in a thread "
-            "(await asyncio.to_thread(fit_distributed, ...))"
+            f"client: an asynchronous {kind} (or one that is used inside its own event loop) cannot drive a fit here; "
+            "call it in a thread (await asyncio.to_thread(fit_distributed, ...)), or pass a synchronous Client"
         )
 
 

@@ -13,6 +13,8 @@ def bytes_of(text: str) -> int:
     ValueError
         When it is none.
     """
+    if not text.strip():
+        raise ValueError("an empty text is no size")
     return parse_bytes(text)
 
 
