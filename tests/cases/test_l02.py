@@ -18,7 +18,7 @@ ROWS = draw(make_mixture(3, 6, 1), 400, dtype="float32")
 OPTIONS: dict[str, Any] = {
     "n_components": 3, "n_factors": 1, "n_groups": 2, "max_warmup_iter": 1, "max_iter": 2, "tol": 0.0,
 }  # fmt: skip
-SENTENCE = r"client: an asynchronous (client|cluster) .* asyncio\.to_thread\(fit_distributed, \.\.\.\)"
+SENTENCE = r"client: an asynchronous (client|cluster) .* asyncio\.to_thread\(fit_distributed.*, or pass a synchronous Client"
 
 
 def refuse(client: Any, run: str | None = None) -> None:
@@ -36,7 +36,6 @@ def test_asynchronous_clients_and_clusters_are_refused(process_cluster: LocalClu
         refuse(waiting, str(tmp_path))  # not connected yet
         async with waiting as client:
             refuse(client, str(tmp_path))
-            await asyncio.to_thread(refuse, client, str(tmp_path))
         async with LocalCluster(
             n_workers=0, processes=False, asynchronous=True, dashboard_address="127.0.0.1:0"
         ) as cluster:
@@ -60,16 +59,17 @@ def test_a_client_in_its_own_event_loop_is_refused(in_process: Client) -> None:
     in_process.sync(inside)
 
 
-def test_a_coroutine_fits_in_a_thread_with_a_client_or_an_address(processes: Client) -> None:
+def test_a_coroutine_fits_in_a_thread_with_any_client(processes: Client) -> None:
     async def main() -> list[Any]:
-        options = {**OPTIONS, "data": ROWS}
-        return [
-            await asyncio.to_thread(fit_distributed, **options, client=client)
-            for client in (processes, processes.scheduler.address)
-        ]
+        address = processes.scheduler.address
+        async with Client(address, asynchronous=True, set_as_default=False) as own:
+            return [
+                await asyncio.to_thread(fit_distributed, ROWS, **OPTIONS, client=client)
+                for client in (processes, address, own)
+            ]
 
     expected = parameters(fit_local(ROWS, **OPTIONS).model)
-    assert [parameters(fit.model) == expected for fit in asyncio.run(main())] == [True, True]
+    assert [parameters(fit.model) == expected for fit in asyncio.run(main())] == [True] * 3
 
 
 def fit_with(kind: str, store: str) -> np.ndarray:
@@ -84,12 +84,20 @@ def fit_with(kind: str, store: str) -> np.ndarray:
     return first
 
 
-@pytest.mark.parametrize("processes", [True, False], ids=["worker process", "in this process"])
-def test_fits_within_tasks_work_on_a_single_thread(processes: bool, tmp_path: Path) -> None:
+KINDS = ["none", "get_client", "address", "worker_client"]
+
+
+def test_fits_within_tasks_may_take_all_threads(processes: Client, tmp_path: Path) -> None:
     store = write_store(tmp_path / "x.zarr", ROWS, 100)
-    with local_cluster(1, 1, processes=processes) as cluster, Client(cluster, set_as_default=False) as client:
-        futures = client.map(fit_with, ["none", "get_client", "address", "worker_client"], store=store, pure=False)
-        found = client.gather(futures)
+    found = processes.gather(processes.map(fit_with, KINDS, store=store, pure=False))
+    expected = fit_local(store, **OPTIONS).model.means
+    assert all(np.array_equal(means, expected) for means in found)
+
+
+def test_fits_within_tasks_may_take_all_threads_of_this_process(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "x.zarr", ROWS, 100)
+    with local_cluster(1, 1, processes=False) as cluster, Client(cluster, set_as_default=False) as client:
+        found = client.gather(client.map(fit_with, KINDS, store=store, pure=False))
     expected = fit_local(store, **OPTIONS).model.means
     assert all(np.array_equal(means, expected) for means in found)
 

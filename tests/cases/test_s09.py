@@ -182,7 +182,7 @@ def test_on_a_cluster_and_in_an_object_store(tmp_path: Path, processes: Client) 
 
 def test_objects_have_tags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(contents, "_ALWAYS_BYTES", 0)
-    monkeypatch.setattr(contents, "_MOST_BYTES", 0)
+    monkeypatch.setattr(contents, "_MOST_REMOTE_BYTES", 0)
     with object_server() as port, environment_of(port):
         from vmfa_dask.store.objects import zarr_target
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from vmfa_dask.store.scratch import in_scratch
 _ALWAYS_BYTES = 2**26
 # Checksums of stored rows are made up to this size: about a second at the beginning of a run.
 _MOST_BYTES = 2**30
+# An object store tells by tags what its objects hold, and reading them can take long.
+_MOST_REMOTE_BYTES = 2**26
 # Ranges of rows that have a checksum each, at most: so finely is told what has changed.
 _MOST_RANGES = 1000
 _MOST_NAMES = 3
@@ -43,23 +45,31 @@ def recognize(path: str, rows: RowSource, plan: Plan, known: Mapping[str, Any] |
     ValueError
         When the rows have changed since then; what has changed is named.
     """
-    objects = _objects_of(rows)
+    objects, size = _objects_of(rows), _size(rows)
     if not known:
-        whole = objects is None or _size(rows) <= _MOST_BYTES
-        sums = _checksums(rows, plan, min(rows.n_rows, _MOST_RANGES)) if whole else None
-        return {"objects": objects, "checksums": sums}
+        whole = not _lasts(rows) or size <= (_MOST_BYTES if "://" not in rows.url else _MOST_REMOTE_BYTES)
+        return {
+            "objects": objects,
+            "checksums": _checksums(rows, plan, min(rows.n_rows, _MOST_RANGES)) if whole else None,
+        }
     before, sums = known.get("objects"), known.get("checksums")
     changed = _changed(before, objects)
-    if objects is not None and not changed and (sums is None or _size(rows) > _ALWAYS_BYTES):
-        return dict(known)
     if sums is None:
-        raise ValueError(_of_objects(path, before, changed))
-    now = _checksums(rows, plan, len(sums))
-    ranges = _ranges(rows.n_rows, len(sums))
+        if changed:
+            raise ValueError(_of_objects(path, before, objects, changed))
+        return dict(known)
+    if objects and not changed and size > _ALWAYS_BYTES:
+        return dict(known)
+    now, ranges = _checksums(rows, plan, len(sums)), _ranges(rows.n_rows, len(sums))
     differing = [where for where, there, here in zip(ranges, sums, now, strict=True) if there != here]
     if differing:
         raise ValueError(_of_rows(path, _joined(differing), changed if before and objects else []))
     return {"objects": objects, "checksums": sums}
+
+
+def _lasts(rows: RowSource) -> TypeGuard[ZarrRows]:
+    """Whether the rows lie in a store of the user's: not in memory, and not in one that was made for this call."""
+    return isinstance(rows, ZarrRows) and ("://" in rows.url or not in_scratch(rows.url))
 
 
 def _size(rows: RowSource) -> int:
@@ -67,8 +77,8 @@ def _size(rows: RowSource) -> int:
 
 
 def _objects_of(rows: RowSource) -> dict[str, list[Any]] | None:
-    """Stamps of the objects that hold the rows; None for rows in memory, and in a store that was made for this call."""
-    if not isinstance(rows, ZarrRows) or ("://" not in rows.url and in_scratch(rows.url)):
+    """Stamps of the objects that hold the rows; None where there are none that last, or the store does not tell."""
+    if not _lasts(rows):
         return None
     stamps = stamps_of(open_array(rows.url, rows.name))
     return None if stamps is None else {key: list(stamp) for key, stamp in stamps.items()}
@@ -127,11 +137,13 @@ def _of_rows(path: str, ranges: list[tuple[int, int]], objects: list[str]) -> st
     )
 
 
-def _of_objects(path: str, before: Mapping[str, Any] | None, objects: list[str]) -> str:
-    if before is None:
-        what = "it was begun with rows that are not known any more"
+def _of_objects(
+    path: str, before: Mapping[str, Any] | None, now: Mapping[str, Any] | None, changed: list[str]
+) -> str:
+    if before and now:
+        what = f"sizes or times of {len(changed)} of its {len(before)} chunks have changed: {_listed(changed)}"
     else:
-        what = f"sizes or times of {len(objects)} of its {len(before)} chunks have changed: {_listed(objects)}"
+        what = "they came from a store whose chunks are known, and now they do not, or the other way round"
     return (
         f"data: these may be other rows than those that the run in {path} was begun with: {what}. Use another folder "
         "as run, or, if the rows are the same, restore their times (cp -a and rsync -t keep them in copies)"

@@ -195,7 +195,8 @@ def fit_local(
     """Train in this process without Dask; parameters as `fit_distributed`.
 
     From the same store it gives the same bytes as `fit_distributed`. (An array in memory has no chunks to align groups
-    of rows with: its sums may be cut elsewhere.) Decoded rows of a store are kept in memory up to `cache_bytes`.
+    of rows with: its sums may be cut elsewhere.) Decoded rows of a store are kept in memory up to `cache_bytes`, by
+    default 1 GiB.
     """
     numbers = make_settings(n_components=n_components, n_factors=n_factors, **settings)
     options = make_options(
