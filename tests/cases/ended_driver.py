@@ -2,7 +2,8 @@
 
     python -m tests.cases.ended_driver SCHEDULER SCRATCH SIGNAL [RUN]
 
-It fits a Dask array on the cluster at an address, with copies of the rows and the exchange folder in SCRATCH.
+It fits a Dask array on the cluster at an address, with copies of the rows and the exchange folder in SCRATCH, and sends
+SIGNAL to itself; with "none" it waits for one from elsewhere.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ def main(scheduler: str, scratch: str, name: str, run: str | None = None) -> Non
     def end(record: IterationRecord) -> None:
         if record.iteration == LAST_PASS:
             print(*sorted(entry.split("-")[0] for entry in os.listdir(scratch)), flush=True)
-            os.kill(os.getpid(), getattr(signal, name))
+            if name != "none":
+                os.kill(os.getpid(), getattr(signal, name))
 
     rows = dask.array.from_array(ROWS, chunks=(200, 6))
-    fit_distributed(rows, **OPTIONS, client=scheduler, scratch=scratch, run=run, checkpoint_share=1, progress=end)
+    options = OPTIONS if name != "none" else {**OPTIONS, "max_iter": 10**6}
+    fit_distributed(rows, **options, client=scheduler, scratch=scratch, run=run, checkpoint_share=1, progress=end)
 
 
 if __name__ == "__main__":

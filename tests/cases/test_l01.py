@@ -73,11 +73,13 @@ def test_workers_that_all_go_during_a_run_come_back(tmp_path: Path, caplog: pyte
     assert "lost worker" in caplog.text
 
 
+@pytest.mark.parametrize("lazy", [False, True], ids=["NumPy", "Dask"])
 @pytest.mark.parametrize("timeout", [0, 0.3])
-def test_a_cluster_that_stays_empty_is_told(timeout: float) -> None:
+def test_a_cluster_that_stays_empty_is_told(timeout: float, lazy: bool) -> None:
+    rows = dask.array.from_array(ROWS, chunks=(100, 6)) if lazy else ROWS
     with local_cluster(0, processes=False) as cluster, Client(cluster, set_as_default=False) as client:
         with pytest.raises(TimeoutError, match=r"has 0 workers after 0 s; start some, or raise worker_timeout"):
-            fit_distributed(ROWS, **OPTIONS, client=client, worker_timeout=timeout)
+            fit_distributed(rows, **OPTIONS, client=client, worker_timeout=timeout)
         end = time.monotonic() + 30
         while client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks)):  # nothing is left behind
             assert time.monotonic() < end

@@ -18,7 +18,7 @@ ROWS = draw(make_mixture(3, 6, 1), 400, dtype="float32")
 OPTIONS: dict[str, Any] = {
     "n_components": 3, "n_factors": 1, "n_groups": 2, "max_warmup_iter": 1, "max_iter": 2, "tol": 0.0,
 }  # fmt: skip
-SENTENCE = r"client: an asynchronous (client|cluster) .* asyncio\.to_thread\(fit_distributed.*, or pass a synchronous Client"
+SENTENCE = r"client: an asynchronous (client|cluster) .* asyncio\.to_thread\(fit_.*, or pass a synchronous Client"
 
 
 def refuse(client: Any, run: str | None = None) -> None:

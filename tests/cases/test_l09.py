@@ -47,6 +47,17 @@ def test_a_signal_ends_a_fit_as_ctrl_c_does(tmp_path: Path, processes: Client, n
     assert parameters(fit.model) == parameters(fit_local(ROWS, **OPTIONS).model)
 
 
+def test_a_signal_from_elsewhere_ends_a_fit_that_waits_for_its_workers(tmp_path: Path, processes: Client) -> None:
+    command = [sys.executable, "-m", "tests.cases.ended_driver", processes.scheduler.address, str(tmp_path), "none"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline().strip() == "vmfa vmfa"
+        driver.send_signal(signal.SIGTERM)
+        driver.communicate(timeout=60)
+    assert driver.returncode == 143
+    assert os.listdir(tmp_path) == []
+
+
 def test_the_next_fit_removes_what_a_killed_one_has_left(tmp_path: Path, processes: Client) -> None:
     status, _ = end_a_driver(processes, tmp_path, "SIGKILL")
     assert status == -signal.SIGKILL

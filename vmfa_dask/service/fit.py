@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Literal, overload
 
+from vmfa_dask.cluster.arrays import is_lazy
 from vmfa_dask.cluster.clients import connected
 from vmfa_dask.cluster.drivers import start_driver
 from vmfa_dask.cluster.warmup import warm_up
@@ -28,7 +29,7 @@ from vmfa_dask.service.inputs import (
     make_settings,
     whole_start,
 )
-from vmfa_dask.service.on_cluster import check_cluster, executor_on
+from vmfa_dask.service.on_cluster import check_cluster, executor_on, workers_for
 from vmfa_dask.service.options import make_options
 from vmfa_dask.service.sources import in_a_store, opened_rows
 from vmfa_dask.service.training import Fit, Progress, show, train
@@ -148,6 +149,8 @@ def fit_distributed(
     begin = given_start(start)
     with ending_by_signals(), connected(client) as connection:
         client = connection.client
+        if is_lazy(data):  # its workers write it first
+            workers_for(client, options)
         with opened_rows(data, array, sample_dim, missing_chunks, client, options.scratch) as rows:
             numbers.check_against(rows.n_rows, n_features_of(rows))
             check_start(begin, numbers, rows)

@@ -57,13 +57,25 @@ def check_cluster(
     advise: Callable[[int], str],
 ) -> CheckedCluster:
     """Refuse what cannot work before the first task: no workers, other versions of packages, too little memory."""
+    workers = workers_for(client, options)
     with naming_a_lost_scheduler(client):
-        workers = wait_for_workers(client, options.worker_timeout)
         check_versions(client)
     limit = smallest_limit(workers)
     room, wanted = check_memory(projection, limit, advise), options.cache_bytes
     cache = room if wanted is None else wanted if limit is None else min(room, wanted)
     return CheckedCluster(client, shares_process(client, workers), cache, options.threads, options.scratch)
+
+
+def workers_for(client: Any, options: Options) -> dict[str, Any]:
+    """The workers of a cluster, as soon as there is one.
+
+    Raises
+    ------
+    TimeoutError
+        When none comes in time.
+    """
+    with naming_a_lost_scheduler(client):
+        return wait_for_workers(client, options.worker_timeout)
 
 
 @contextmanager
