@@ -213,7 +213,10 @@ def test_a_detached_run_by_address(process_cluster: LocalCluster, processes: Cli
     processes.unpublish_dataset(f"vmfa-dask:{run}")
 
 
-def test_the_scheduler_that_dask_is_configured_for(process_cluster: LocalCluster) -> None:
+def test_the_scheduler_that_dask_is_configured_for(
+    process_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distributed.client, "_global_clients", {})
     with dask.config.set({"scheduler-address": process_cluster.scheduler_address}):
         fit = fit_distributed(ROWS, **OPTIONS)
     assert parameters(fit.model) == parameters(fit_local(ROWS, **OPTIONS).model)
