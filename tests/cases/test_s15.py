@@ -126,6 +126,7 @@ def test_the_driver_of_a_detached_run_knows_its_start(tmp_path: Path, in_process
     store, run = write_store(tmp_path / "x.zarr", ROWS, 100), tmp_path / "run"
     detached = fit_distributed(store, **OPTIONS, run=run, start=GOOD, client=in_process, detach=True)
     assert parameters(detached.result(60).model) == parameters(fit_local(store, **OPTIONS, start=GOOD).model)
+    in_process.unpublish_dataset(f"vmfa-dask:{run}")
     assert json.loads((run / "run.json").read_text())["start"] == describe_start(GOOD)
     fit_local(store, **OPTIONS, run=run, start=GOOD)
     with pytest.raises(ValueError, match="begun with a start, this call has none"):
