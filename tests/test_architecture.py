@@ -33,8 +33,6 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     ),
     "": ({"values", "em", "apply", "service"}, set()),  # vmfa_dask/__init__.py, for its list of names
 }
-# The only use of Dask outside `cluster`: the default client of a fit, imported when it is asked for.
-EXCEPTIONS = {("service", "distributed", "get_client")}
 LONGEST_FILE = 300
 
 
@@ -67,7 +65,7 @@ def violations(source: str, room: str) -> list[str]:
             target = rest[0] if rest else name
             allowed = target in rooms
         else:
-            allowed = top in packages or top in sys.stdlib_module_names or (room, module, name) in EXCEPTIONS
+            allowed = top in packages or top in sys.stdlib_module_names
         if not allowed:
             found.append(f"{room or 'the package'} imports {module}" + (f": {name}" if name else ""))
     return found
@@ -100,6 +98,7 @@ def test_imports_go_down(path: Path) -> None:
         ("apply", "class A:\n    def f(self):\n        from distributed import Client"),
         ("service", "from distributed import Client"),
         ("service", "import dask"),
+        ("service", "def f():\n    from distributed import get_client"),
         ("", "from vmfa_dask.cluster.context import register"),
     ],
 )
@@ -112,7 +111,7 @@ def test_checker_flags_upward_imports(room: str, source: str) -> None:
     [
         ("em", "from vmfa_dask.kernels import vector\nfrom .settings import Settings\nimport math"),
         ("cluster", "from vmfa_dask.em.plan import Plan\nfrom distributed import Client"),
-        ("service", "def f():\n    from distributed import get_client"),
+        ("service", "from vmfa_dask.cluster.clients import connect"),
     ],
 )
 def test_checker_lets_downward_imports_pass(room: str, source: str) -> None:

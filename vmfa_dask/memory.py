@@ -9,9 +9,8 @@ stream from disk.
 from __future__ import annotations
 
 import math
-import sys
 import threading
-from collections import Counter
+from collections import Counter, deque
 from typing import Any
 
 import numpy as np
@@ -28,15 +27,35 @@ _LARGEST_EXCESS = 1.25
 # Room for an array that is a bit larger in each pass, as float64 parameters of ill-conditioned components are. Pages
 # that nothing touches cost no memory, while fresh ones for all of it took as long as filling them five times.
 _ROOM_TO_GROW = 1.125
-# References to a buffer that no array uses: the list of buffers, and the comprehension and the call that count them.
-_IDLE_REFERENCES = 3
+
+
+class _Loan:
+    """A buffer on loan: arrays over it, and their views, keep this object alive; its end gives the buffer back.
+
+    NumPy takes such an object as the base of an array (`__array_interface__`) and never looks past it, so the life of
+    the object is that of the last array, view or memoryview, by the rules of the language alone.
+
+    Parameters
+    ----------
+    buffer : what is lent
+    home : where it goes when nobody has it any more
+    """
+
+    def __init__(self, buffer: NDArray[np.uint8], home: deque[NDArray[np.uint8]]) -> None:
+        self._buffer, self._home = buffer, home
+        self.__array_interface__ = buffer.__array_interface__
+
+    def __del__(self) -> None:
+        # No lock: the end of an array can come at any moment, in a thread that holds the lock of the pool, too.
+        self._home.append(self._buffer)
 
 
 class Memory:
     """Gives out unwritten arrays; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._buffers: list[NDArray[np.uint8]] = []
+        self._idle: list[NDArray[np.uint8]] = []
+        self._returned: deque[NDArray[np.uint8]] = deque()
         self._lock = threading.Lock()
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -49,27 +68,26 @@ class Memory:
         if n_bytes < _LARGE_BYTES:
             return _cut(np.empty(n_bytes + _CACHE_LINE_BYTES, np.uint8), shape, kind)
         with self._lock:
-            return _cut(self._buffer(n_bytes + _CACHE_LINE_BYTES), shape, kind)
+            buffer = self._buffer(n_bytes + _CACHE_LINE_BYTES)
+        return _cut(np.asarray(_Loan(buffer, self._returned)), shape, kind)
 
     def _buffer(self, size: int) -> NDArray[np.uint8]:
         """The smallest idle buffer that is large enough, where it is hardly larger, else a new one.
 
         Of the other idle ones, too many of one size are dropped.
         """
-        idle = [sys.getrefcount(buffer) <= _IDLE_REFERENCES for buffer in self._buffers]
-        largest = _LARGEST_EXCESS * size
-        fitting = (b for b, free in zip(self._buffers, idle, strict=True) if free and size <= len(b) <= largest)
-        found = min(fitting, key=len, default=None)
+        while self._returned:
+            self._idle.append(self._returned.popleft())
+        fitting = (b for b, buffer in enumerate(self._idle) if size <= len(buffer) <= _LARGEST_EXCESS * size)
+        chosen = min(fitting, key=lambda b: len(self._idle[b]), default=None)
+        found = None if chosen is None else self._idle.pop(chosen)
         kept, n_idle = [], Counter[int]()
-        for buffer, free in zip(self._buffers, idle, strict=True):
-            n_idle[len(buffer)] += free and buffer is not found
-            if not free or buffer is found or n_idle[len(buffer)] <= _MOST_IDLE:
+        for buffer in self._idle:
+            n_idle[len(buffer)] += 1
+            if n_idle[len(buffer)] <= _MOST_IDLE:
                 kept.append(buffer)
-        if found is None:
-            found = np.empty(int(_ROOM_TO_GROW * size), np.uint8)
-            kept.append(found)
-        self._buffers = kept
-        return found
+        self._idle = kept
+        return np.empty(int(_ROOM_TO_GROW * size), np.uint8) if found is None else found
 
 
 def _cut(buffer: NDArray[np.uint8], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

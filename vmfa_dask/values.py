@@ -34,9 +34,10 @@ def _expect(owner: str, name: str, found: tuple[int, ...], expected: tuple[int, 
 
 
 def as_floats(array: Any) -> FloatArray:
-    """An array of floats of 32 or 64 bits; whole numbers become float64."""
+    """An array of floats of 32 or 64 bits in the byte order of the machine; whole numbers become float64."""
     found = np.asarray(array)
-    return found if found.dtype in (np.float32, np.float64) else found.astype(np.float64)
+    native = found.dtype.newbyteorder("=")
+    return found.astype(native if native in (np.float32, np.float64) else np.float64, copy=False)
 
 
 def _equal(value: Any, other: Any) -> bool:

@@ -15,7 +15,9 @@ from vmfa_dask import fit_distributed
 
 
 class NoCluster:
-    """Stands where a client would, and fails the test when it is asked for anything."""
+    """Stands where a client would, and fails the test when it is asked for anything of its cluster."""
+
+    asynchronous, status, scheduler_address, scheduler_info = False, "running", None, None
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the cluster was asked for {name} before the input was checked")

@@ -142,19 +142,27 @@ def test_a_run_that_does_not_fit_is_refused_before_any_task() -> None:
         local_cluster(1, processes=False, memory_limit="64 MiB") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        with pytest.raises(MemoryError, match=r"limit, 64 MiB; give workers more memory, or lower n_components"):
+        with pytest.raises(MemoryError, match=r"limit, 64 MiB; the largest part is .* give each worker at least"):
             fit_distributed(ROWS, client=client, **OPTIONS)
         assert not {"e-step", "seed-survey"} & prefixes(client)
 
 
 def test_memory_check() -> None:
     projection = {"rows": 300 * 2**20, "model": 100 * 2**20}
-    assert check_memory(projection, None) == 0
-    assert check_memory(projection, 500 * 2**20) == 0
-    room = check_memory(projection, 1000 * 2**20)
+    advice: list[int] = []
+
+    def advise(usable: int) -> str:
+        advice.append(usable)
+        return "take less"
+
+    assert check_memory(projection, None, advise) == 0
+    assert check_memory(projection, 500 * 2**20, advise) == 0
+    room = check_memory(projection, 1000 * 2**20, advise)
     assert 0 < room <= 400 * 2**20
-    with pytest.raises(MemoryError, match=r"need 400 MiB \(rows 300 MiB, model 100 MiB\).* 80% of its limit, 499 MiB"):
-        check_memory(projection, 499 * 2**20)
+    message = r"need 400 MiB \(rows 300 MiB, model 100 MiB\).* 80% of its limit, 499 MiB; take less\."
+    with pytest.raises(MemoryError, match=message):
+        check_memory(projection, 499 * 2**20, advise)
+    assert advice == [int(0.8 * 499 * 2**20)]
 
 
 def test_the_smallest_limit_counts() -> None:

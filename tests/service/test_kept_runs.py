@@ -74,7 +74,7 @@ def test_what_is_not_this_run_is_refused_and_the_difference_named(tmp_path: Path
         fit_local(ROWS, **OPTIONS, max_iter=2, run=run, random_state=3)
     other = ROWS.copy()
     other[0, 0] += 1
-    with pytest.raises(ValueError, match="data sample"):
+    with pytest.raises(ValueError, match="data: rows within 0:1 are not those"):
         fit_local(other, **OPTIONS, max_iter=2, run=run)
     with pytest.raises(FileExistsError, match="resume='never'"):
         fit_local(ROWS, **OPTIONS, max_iter=2, run=run, resume="never")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
+from dask.base import is_dask_collection
 from distributed import Client
 
 from vmfa_dask.store.rows import ZarrRows, open_array
@@ -41,6 +42,11 @@ def check_visible(client: Client, rows: ZarrRows) -> None:
             f"{rows.label}: this process finds rows of {here} there, the workers {', '.join(blind[:_MOST_NAMES])} do "
             f"not ({error or f'found {there}'}); pass a path or URL that leads to the same data from everywhere"
         )
+
+
+def is_lazy(data: Any) -> bool:
+    """Whether workers compute the data: a collection of Dask, or one of xarray that holds such."""
+    return bool(is_dask_collection(data))
 
 
 def write_rows(array: Any, target: Any, client: Client | None) -> None:

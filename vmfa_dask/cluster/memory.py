@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -19,13 +20,14 @@ def smallest_limit(workers: Mapping[str, Mapping[str, Any]]) -> int | None:
     return min(limits) if limits else None
 
 
-def check_memory(projection: Mapping[str, int], limit: int | None) -> int:
+def check_memory(projection: Mapping[str, int], limit: int | None, advise: Callable[[int], str]) -> int:
     """Refuse a run whose tasks do not fit a worker; returns bytes that remain for a cache of rows.
 
     Parameters
     ----------
     projection : peak bytes of a worker, by what it holds (see `em.plan.projected_bytes`)
     limit : memory limit of a worker in bytes; None is no limit, and no cache
+    advise : what to change, in words, for a run that may take so many bytes (see `em.advice.Advice`)
 
     Raises
     ------
@@ -37,9 +39,11 @@ def check_memory(projection: Mapping[str, int], limit: int | None) -> int:
     logger.info("projected peak memory of a worker: %.0f MiB (%s)", total / 2**20, parts)
     if limit is None:
         return 0
-    if total > _USABLE * limit:
+    usable = int(_USABLE * limit)
+    if total > usable:
         raise MemoryError(
             f"a worker would need {total / 2**20:.0f} MiB ({parts}), and Dask pauses it at {_USABLE:.0%} of its limit, "
-            f"{limit / 2**20:.0f} MiB; give workers more memory, or lower n_components or n_factors"
+            f"{limit / 2**20:.0f} MiB; {advise(usable)}. Otherwise give each worker at least "
+            f"{math.ceil(total / _USABLE / 2**20)} MiB"
         )
     return int((_USABLE * limit - total) * _CACHE_SHARE)

@@ -6,8 +6,10 @@ May import: em, distributed.
 from __future__ import annotations
 
 import logging
+import time
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from distributed import CancelledError, Client, TimeoutError
@@ -17,6 +19,10 @@ from vmfa_dask.em.executor import SchedulerLost
 
 logger = logging.getLogger(__name__)
 
+
+# Name of the task that a cluster without workers is given.
+_CALL = "vmfa-call-workers"
+_LEAVING = ("closing", "closing_gracefully", "closed", "failed")
 
 # What a call to a scheduler that went away ends with, depending on the moment.
 _LOSSES = (CancelledError, CommClosedError, TimeoutError, OSError)
@@ -80,25 +86,39 @@ class WorkerWatch:
 
 
 def wait_for_workers(client: Client, timeout: float) -> dict[str, Any]:
-    """Workers of the cluster; waits for the first one.
+    """Workers of the cluster; waits for the first one, with a task in the queue that lets a cluster grow that scales.
 
     Raises
     ------
     TimeoutError
         When no worker comes within `timeout` seconds.
     """
-    workers = workers_of(client)
-    if not workers:
-        logger.warning("waiting for workers: the cluster has none yet (up to %.0f s)", timeout)
-        try:
-            client.wait_for_workers(1, timeout=timeout)
-        except TimeoutError as error:
-            raise TimeoutError(
-                f"the cluster at {address_of(client)} has 0 workers after {timeout:.0f} s; "
-                "start some, or raise worker_timeout"
-            ) from error
-        workers = workers_of(client)
+    workers = _at_work(client)
+    if workers:
+        return workers
+    logger.warning("waiting for workers: the cluster has none yet (up to %.0f s)", timeout)
+    end = time.monotonic() + timeout
+    # Clusters that follow their load start workers for tasks alone. A built-in needs no package on a worker.
+    call = client.submit(int, key=f"{_CALL}-{uuid.uuid4().hex[:8]}", pure=False)
+    try:
+        while not workers:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(
+                    f"the cluster at {address_of(client)} has 0 workers after {timeout:.0f} s; "
+                    "start some, or raise worker_timeout"
+                )
+            with suppress(TimeoutError):
+                client.wait_for_workers(1, timeout=left)
+            workers = _at_work(client)  # one that has come may have gone again
+    finally:
+        call.release()
     return workers
+
+
+def _at_work(client: Client) -> dict[str, Any]:
+    """The workers that take tasks or will take some again: none that are on their way out."""
+    return {name: worker for name, worker in workers_of(client).items() if worker.get("status") not in _LEAVING}
 
 
 def workers_of(client: Client) -> dict[str, Any]:

@@ -7,6 +7,7 @@ user chose, no more threads compute than the process owns.
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -16,14 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from vmfa_dask.em.quotas import quota_of_cores
 from vmfa_dask.values import Int64
 
 _exclusive = threading.Lock()
 
 
 def available_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores this process may use: those it may run on, and no more than its quota of CPU time, rounded up."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = quota_of_cores()
+    return cores if quota is None else min(cores, math.ceil(quota))
 
 
 class Cores:

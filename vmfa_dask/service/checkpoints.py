@@ -19,8 +19,9 @@ from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.start import Start, write_given_start
 from vmfa_dask.em.state import DONE, FINAL, RunState
 from vmfa_dask.em.storage import PARAMETERS, POSTERIOR, START, Storage
-from vmfa_dask.service.inputs import describe_rows
-from vmfa_dask.store.places import locate
+from vmfa_dask.service.contents import recognize
+from vmfa_dask.service.inputs import BegunStart, describe_rows, describe_start
+from vmfa_dask.service.options import Options
 from vmfa_dask.store.runs import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -149,40 +150,44 @@ class KeptRun:
 
 @contextmanager
 def kept_run(
-    path: str | None, resume: str, share: float, settings: Settings, rows: RowSource, n_groups: int | None
+    options: Options, settings: Settings, rows: RowSource, start: Start | BegunStart | None
 ) -> Iterator[tuple[KeptRun | None, Plan]]:
     """The run in a folder, held while the caller works on it, and its plan; without a folder the plan alone.
 
-    A run goes on with the plan that it was begun with, whatever plan this version of the package would make.
+    A run goes on with the plan that it was begun with, whatever plan this version of the package would make. What ends
+    before it has a state leaves the folder to any other run.
 
     Raises
     ------
     ValueError, FileExistsError, FileNotFoundError, RuntimeError, OSError
         As `store.runs.RunFolder`.
     """
-    plan = make_plan(rows, settings, n_groups)
-    if not 0 < share <= 1:
-        raise ValueError(f"checkpoint_share={share!r}: expected a part of the run's time, above 0 and at most 1")
-    if path is None:
-        if resume == "require":
-            raise ValueError("resume='require': there is nothing to resume without run=...")
+    plan = make_plan(rows, settings, options.n_groups)
+    if options.run is None:
         yield None, plan
         return
-    folder = RunFolder(locate(path))
+    folder = RunFolder(options.run)
     try:
         folder.check_space(kept_bytes(rows, settings))
-        known = folder.identity() or {}
+        known = folder.begun() or {}
         if "plan" in known:
-            plan = _same_plan(folder.path, Plan.from_dict(known["plan"]), plan, n_groups)
+            plan = _same_plan(folder.path, Plan.from_dict(known["plan"]), plan, options.n_groups)
+        begin = describe_start(start)
+        _check_same_start(folder.path, known.get("start", begin)["digest"], begin["digest"])
         identity = {
             "settings": _fixed(settings, known.get("settings", {})),
             "data": describe_rows(rows),
             "plan": asdict(plan),
+            "start": begin,
         }
-        values = folder.begin(identity, resume)
+        values = folder.begin(identity, options.resume, lambda seen: recognize(folder.path, rows, plan, seen))
         if values is not None:
             logger.info("%s: going on after %d passes", folder.path, len(values["records"]))
-        yield KeptRun(folder, values, settings, plan, share), plan
+        try:
+            yield KeptRun(folder, values, settings, plan, options.checkpoint_share), plan
+        except BaseException:
+            folder.give_up()
+            raise
     finally:
         folder.release()
 
@@ -195,6 +200,16 @@ def _same_plan(path: str, stored: Plan, made: Plan, n_groups: int | None) -> Pla
             f"(n_groups={n_groups}); leave n_groups out to go on with it"
         )
     return stored
+
+
+def _check_same_start(path: str, there: str | None, here: str | None) -> None:
+    """Refuse another start than that of the run."""
+    if there != here:
+        begun = "from seeds" if there is None else "with a start" if here is None else "with another start"
+        asked = ", this call has none" if here is None else ""
+        raise ValueError(
+            f"{path} holds another run: it was begun {begun}{asked}; pass the same start again, or use another folder"
+        )
 
 
 def _fixed(settings: Settings, known: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from vmfa_dask.cluster.clients import connect
 from vmfa_dask.cluster.drivers import find_driver
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.state import RunState
@@ -69,19 +70,20 @@ def attach(run: str | os.PathLike[str], client: Any = None) -> DetachedRun:
     Parameters
     ----------
     run : its folder or URL
-    client : `distributed.Client` of the same cluster; by default the current one
+    client : `distributed.Client` of the same cluster, its address or the cluster; by default the current client
 
     Raises
     ------
+    TypeError, ValueError, OSError
+        When `client` is none of these, or no scheduler answers there.
     KeyError
         When the cluster knows no driver of this run; how to go on is named.
     """
-    from distributed import get_client
-
-    client = client if client is not None else get_client()
     path = locate(run)
-    future = find_driver(client, path)
+    connection = connect(client)
+    future = find_driver(connection.client, path)
     if future is None:
+        connection.end()
         raise KeyError(
             f"the cluster knows no driver of {path}; fit_distributed(..., run={path!r}) goes on with the run"
         )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Literal, overload
 
 from vmfa_dask.apply.model import MixtureModel
+from vmfa_dask.cluster.arrays import is_lazy
+from vmfa_dask.cluster.clients import connected
 from vmfa_dask.cluster.drivers import start_driver
 from vmfa_dask.cluster.warmup import warm_up
+from vmfa_dask.em.advice import Advice
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.defaults import suited_to_data
 from vmfa_dask.em.executor import SerialExecutor
@@ -18,13 +22,26 @@ from vmfa_dask.em.storage import MemoryStorage
 from vmfa_dask.em.threads import Cores, available_cores
 from vmfa_dask.service.checkpoints import kept_run
 from vmfa_dask.service.detached import DetachedRun
-from vmfa_dask.service.inputs import asked_settings, given_start, make_settings
-from vmfa_dask.service.on_cluster import check_cluster, executor_on
+from vmfa_dask.service.endings import ending_by_signals
+from vmfa_dask.service.inputs import (
+    BegunStart,
+    asked_settings,
+    check_start,
+    describe_start,
+    given_start,
+    make_settings,
+    whole_start,
+)
+from vmfa_dask.service.on_cluster import check_cluster, executor_on, workers_for
+from vmfa_dask.service.options import make_options
 from vmfa_dask.service.sources import in_a_store, opened_rows
 from vmfa_dask.service.training import Fit, Progress, show, train
-from vmfa_dask.store.places import locate
 from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.values import Mixture
+
+# What the driver of a detached run is told of how to work.
+_OF_DRIVERS = ("n_groups", "threads", "cache_bytes", "checkpoint_share", "scratch", "run", "worker_timeout")
+_LOCAL_CACHE_BYTES = 2**30
 
 
 @overload
@@ -44,13 +61,13 @@ def fit_distributed(
     start: Start | Mixture | MixtureModel | None = None,
     n_groups: int | None = None,
     threads: int | None = None,
-    cache_bytes: int | None = None,
-    run: str | None = None,
+    cache_bytes: int | str | None = None,
+    run: str | os.PathLike[str] | None = None,
     resume: str = "auto",
     checkpoint_share: float = 0.015,
-    scratch: str | None = None,
+    scratch: str | os.PathLike[str] | None = None,
     detach: bool = False,
-    worker_timeout: float = 60.0,
+    worker_timeout: float | str = 60.0,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Fit | DetachedRun:
@@ -65,7 +82,9 @@ def fit_distributed(
     n_components, n_factors : C and H; by default 5 factors, fewer where rows have no more than 5 features, and none
         where `covariance_type` has none
     preset : "default", or "paper" for the settings of the paper's experiments
-    client : `distributed.Client`; by default the current one
+    client : `distributed.Client`, the address of a scheduler or a cluster such as `LocalCluster`, for which a client is
+        opened and closed again; by default the current client, or the scheduler for which Dask is configured. A call
+        within a task of the cluster leaves its thread to the tasks of the fit for that time.
     array : path of the array in a Zarr group, or name of the variable in a Dataset
     sample_dim : dimension of an xarray variable that counts samples; needed unless the first one says so by its name
     missing_chunks : "refuse" a Zarr array some of whose chunks are not stored, or "fill" their rows with its fill value
@@ -75,10 +94,12 @@ def fit_distributed(
         gives the same bytes on any number of workers. The default suits the size of the data and of the model.
     threads : threads that compute in each worker process; by default as many as Dask threads it has
     cache_bytes : rows that each worker process keeps in memory, decoded, at most; by default, and at most, half of what
-        the run leaves of the worker's memory limit (none where it has no limit). 0 reads them anew in each pass.
+        the run leaves of the worker's memory limit (none where it has no limit). 0 reads them anew in each pass. A
+        number, or a text such as "1 GB".
     run : folder, or URL of an object store, that keeps the run: its settings, its records, and what is needed to go on
         after the last complete pass. The same call with the same place goes on from there and ends in the bytes of an
-        undisturbed run; with a smaller `tol` or a larger `max_iter` it trains a finished run further.
+        undisturbed run; with a smaller `tol` or a larger `max_iter` it trains a finished run further. Rows that have
+        changed since then, and another start, are refused.
     resume : "auto" goes on where `run` holds a run and begins one elsewhere, "never" refuses a folder that holds one,
         "require" refuses one that does not
     checkpoint_share : part of the run's time that keeping it in `run` may take; 1 keeps it after every pass
@@ -87,7 +108,8 @@ def fit_distributed(
         see that folder, the URL). Not used when the cluster lives in this process.
     detach : run the driver on the cluster and return a `DetachedRun` at once; needs `run` and data in a store. The
         client may leave: `attach(run)` finds the run again.
-    worker_timeout : seconds to wait for a first worker
+    worker_timeout : seconds to wait for a first worker, or a text such as "2 minutes". A cluster that scales with its
+        load is given a task to grow by.
     progress : called with the record of each iteration
     **settings : further numbers of the run, see `Settings`
 
@@ -99,6 +121,11 @@ def fit_distributed(
     ------
     SchedulerLost
         When the scheduler went away; the message says where the run stands and how to go on.
+    SystemExit
+        When a signal asked for the end of the process (SIGTERM, SIGHUP), in the main thread and where nothing else is
+        set for it: the last complete pass is kept, and what the fit has put into `scratch` is removed.
+    TypeError
+        When `data`, `start` or `client` is none of what is expected; for an asynchronous client.
     RuntimeError
         When workers have another version of this package.
     ValueError
@@ -109,43 +136,54 @@ def fit_distributed(
     OSError
         When `run` or `scratch` cannot be written, or has too little space, named with its path.
     MemoryError
-        When a task would not fit the memory limit of a worker.
+        When a task would not fit the memory limit of a worker; the largest part is named, and what would fit.
     """
-    from distributed import get_client
-
     asked = asked_settings(preset, n_components, n_factors, settings)
     numbers = make_settings(**asked)
-    if detach and (run is None or progress is not None or not in_a_store(data)):
+    options = make_options(
+        n_groups=n_groups,
+        threads=threads,
+        cache_bytes=cache_bytes,
+        run=run,
+        resume=resume,
+        checkpoint_share=checkpoint_share,
+        scratch=scratch,
+        worker_timeout=worker_timeout,
+        detach=detach,
+        progress=progress,
+    )
+    if options.detach and (options.run is None or progress is not None or not in_a_store(data)):
         raise ValueError("detach=True: expected run=folder, data in a Zarr store, and no progress function")
-    with opened_rows(data, array, sample_dim, missing_chunks, client, scratch) as rows:
-        numbers = suited_to_data(numbers, asked, rows.n_rows, n_features_of(rows))
-        numbers.check_against(rows.n_rows, n_features_of(rows))
-        begin, url = given_start(start, rows.feature_shape), getattr(rows, "url", "")
-        with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
-            client = client if client is not None else get_client()
-            projection = projected_bytes(rows, numbers, plan)
-            cluster = check_cluster(client, projection, worker_timeout, cache_bytes, threads, scratch)
-            if not detach:
-                with executor_on(cluster, rows, numbers, plan, kept) as executor:
+    begin = given_start(start)
+    with ending_by_signals(), connected(client) as connection:
+        client = connection.client
+        if is_lazy(data):  # its workers write it first
+            workers_for(client, options)
+        with opened_rows(data, array, sample_dim, missing_chunks, client, options.scratch) as rows:
+            numbers = suited_to_data(numbers, asked, rows.n_rows, n_features_of(rows))
+            numbers.check_against(rows.n_rows, n_features_of(rows))
+            check_start(begin, numbers, rows)
+            with kept_run(options, numbers, rows, begin) as (kept, plan):
+                projection = projected_bytes(rows, numbers, plan)
+                cluster = check_cluster(client, projection, options, Advice(rows, numbers, plan, options.n_groups))
+                if kept is None or not options.detach:
+                    with executor_on(cluster, rows, numbers, plan, kept) as executor:
 
-                    def report(record: IterationRecord) -> None:
-                        executor.announce(record.as_dict())
-                        show(record, progress)
+                        def report(record: IterationRecord) -> None:
+                            executor.announce(record.as_dict())
+                            show(record, progress)
 
-                    return train(executor, begin, report, kept)
-            if begin is not None and kept is not None:  # written here: a start is too large to travel with a task
-                kept.begin_with(begin)
-    path = locate(str(run))
-    same = {"n_components": n_components, "n_factors": n_factors, "preset": preset, **settings}
-    cut = {"array": getattr(rows, "name", array), "missing_chunks": missing_chunks, "n_groups": n_groups}
-    place = {
-        "threads": threads,
-        "cache_bytes": cache_bytes,
-        "checkpoint_share": checkpoint_share,
-        "scratch": scratch,
-        "run": path,
-    }
-    return DetachedRun(path, start_driver(client, path, fit_distributed, url, {**same, **cut, **place}))
+                        return train(executor, whole_start(begin), report, kept)
+                if isinstance(begin, Start):  # written here: a start is too large to travel with a task
+                    kept.begin_with(begin)
+            url, member = getattr(rows, "url", ""), getattr(rows, "name", array)
+        same = {"n_components": n_components, "n_factors": n_factors, "preset": preset, **settings}
+        cut = {"array": member, "missing_chunks": missing_chunks}
+        place = {name: getattr(options, name) for name in _OF_DRIVERS}
+        known = {"start": BegunStart(describe_start(begin)["digest"])}
+        future = start_driver(client, kept.path, fit_distributed, url, {**same, **cut, **place, **known})
+        connection.keep()
+        return DetachedRun(kept.path, future)
 
 
 def fit_local(
@@ -160,29 +198,40 @@ def fit_local(
     start: Start | Mixture | MixtureModel | None = None,
     n_groups: int | None = None,
     threads: int | None = None,
-    run: str | None = None,
+    run: str | os.PathLike[str] | None = None,
     resume: str = "auto",
     checkpoint_share: float = 0.015,
-    cache_bytes: int = 2**30,
+    cache_bytes: int | str | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Fit:
     """Train in this process without Dask; parameters as `fit_distributed`.
 
     From the same store it gives the same bytes as `fit_distributed`. (An array in memory has no chunks to align groups
-    of rows with: its sums may be cut elsewhere.) Decoded rows of a store are kept in memory up to `cache_bytes`.
+    of rows with: its sums may be cut elsewhere.) Decoded rows of a store are kept in memory up to `cache_bytes`, by
+    default 1 GiB.
     """
     asked = asked_settings(preset, n_components, n_factors, settings)
     numbers = make_settings(**asked)
-    with opened_rows(data, array, sample_dim, missing_chunks) as rows:
+    options = make_options(
+        n_groups=n_groups,
+        threads=threads,
+        cache_bytes=cache_bytes,
+        run=run,
+        resume=resume,
+        checkpoint_share=checkpoint_share,
+        progress=progress,
+    )
+    begin = given_start(start)
+    with ending_by_signals(), opened_rows(data, array, sample_dim, missing_chunks) as rows:
         numbers = suited_to_data(numbers, asked, rows.n_rows, n_features_of(rows))
         numbers.check_against(rows.n_rows, n_features_of(rows))
-        begin = given_start(start, rows.feature_shape)
-        cores = Cores(threads or available_cores())
+        check_start(begin, numbers, rows)
+        cores = Cores(options.threads or available_cores())
         if isinstance(rows, ZarrRows):
-            rows.cache_bytes = cache_bytes
+            rows.cache_bytes = _LOCAL_CACHE_BYTES if options.cache_bytes is None else options.cache_bytes
             rows.use_threads(cores.n_threads)
-        with kept_run(run, resume, checkpoint_share, numbers, rows, n_groups) as (kept, plan):
+        with kept_run(options, numbers, rows, begin) as (kept, plan):
             warm_up(numbers, rows.dtype)
             context = RunContext(rows, numbers, plan, MemoryStorage(), cores)
-            return train(SerialExecutor(context), begin, lambda record: show(record, progress), kept)
+            return train(SerialExecutor(context), whole_start(begin), lambda record: show(record, progress), kept)

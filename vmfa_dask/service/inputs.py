@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from vmfa_dask.apply.model import MixtureModel
-from vmfa_dask.em.rows import RowSource
+from vmfa_dask.em.context import PARAMETER_NAMES
+from vmfa_dask.em.rows import RowSource, n_features_of
 from vmfa_dask.em.settings import PAPER, Settings
 from vmfa_dask.em.start import Start
 from vmfa_dask.values import Mixture
@@ -51,26 +52,88 @@ def asked_settings(
     return {**PRESETS[preset], **{name: value for name, value in named.items() if value is not None}}
 
 
-def given_start(start: Start | Mixture | MixtureModel | None, feature_shape: tuple[int, ...]) -> Start | None:
+@dataclass(frozen=True)
+class BegunStart:
+    """The start of a run that was begun with it elsewhere: what it is recognised by, without its arrays."""
+
+    digest: str | None
+
+
+def given_start(start: Start | Mixture | MixtureModel | BegunStart | None) -> Start | BegunStart | None:
     """A start; parameters alone are one, and so is the model of a fit.
 
     Raises
     ------
-    ValueError
-        When it is not for rows of `feature_shape`: other features, or as many in another layout. Flat ones go with any.
+    TypeError
+        When it is none.
     """
     if isinstance(start, MixtureModel):
         start = start.mixture
-    start = Start(start) if isinstance(start, Mixture) else start
-    if start is None:
-        return None
-    found, flat = start.mixture.feature_shape, (start.mixture.n_features,)
-    if int(np.prod(feature_shape)) != flat[0] or (found != feature_shape and flat not in (found, feature_shape)):
-        raise ValueError(
-            f"start.mixture: it is for rows of shape {found}, and the rows of the data have the shape {feature_shape}; "
-            f"expected {feature_shape} or ({int(np.prod(feature_shape))},)"
+    if isinstance(start, Mixture):
+        return Start(start)
+    if start is not None and not isinstance(start, Start | BegunStart):
+        raise TypeError(
+            f"start: found {type(start).__module__}.{type(start).__name__}, expected a model, a Mixture or a Start"
         )
     return start
+
+
+def whole_start(start: Start | BegunStart | None) -> Start | None:
+    """The start as the algorithm takes it: a run that was begun elsewhere has it in its first state."""
+    return start if isinstance(start, Start) else None
+
+
+def check_start(start: Start | BegunStart | None, settings: Settings, rows: RowSource) -> None:
+    """Refuse a start of other sizes than the run's, before anything of the run is written.
+
+    Raises
+    ------
+    ValueError
+        Naming what was found and what is expected.
+    """
+    if not isinstance(start, Start):
+        return
+    mixture = start.mixture
+    sizes = {
+        "n_components": (mixture.n_components, settings.n_components),
+        "n_factors": (mixture.n_factors, settings.n_factors),
+        "n_features": (mixture.n_features, n_features_of(rows)),
+    }
+    for name, (found, expected) in sizes.items():
+        if found != expected:
+            owner = "the data has" if name == "n_features" else "the run has"
+            raise ValueError(f"start.mixture: {name} is {found}, {owner} {name}={expected}")
+    layout, flat = mixture.feature_shape, (mixture.n_features,)
+    if layout != rows.feature_shape and flat not in (layout, rows.feature_shape):  # flat ones go with any
+        raise ValueError(
+            f"start.mixture: it is for rows of shape {layout}, and the rows of the data have the shape "
+            f"{rows.feature_shape}; expected {rows.feature_shape} or {flat}"
+        )
+    shapes = {
+        "graph": (start.graph.neighbors if start.graph else None, (settings.n_components, settings.graph_size)),
+        "components": (start.components, (rows.n_rows, settings.truncation)),
+    }
+    for name, (array, shape) in shapes.items():
+        if array is not None and np.shape(array) != shape:
+            raise ValueError(f"start.{name}: shape {np.shape(array)}, expected {shape}")
+
+
+def describe_start(start: Start | BegunStart | None) -> dict[str, Any]:
+    """What makes a start the same start: a hash of all its numbers; None where seeds are drawn."""
+    if not isinstance(start, Start):
+        return {"digest": start.digest if start is not None else None}
+    digest, mixture = hashlib.sha256(), start.mixture
+    arrays = {
+        **{name: getattr(mixture, name) for name in (*PARAMETER_NAMES, "offset")},
+        "neighbors": start.graph.neighbors if start.graph else None,
+        "components": start.components,
+    }
+    for name, array in arrays.items():
+        if array is not None:
+            values = np.ascontiguousarray(array, np.float64)  # a model is the same one at any precision of its numbers
+            digest.update(f"{name}{values.shape}".encode())
+            digest.update(values.data)
+    return {"digest": digest.hexdigest()[:16]}
 
 
 def describe_rows(rows: RowSource) -> dict[str, Any]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -29,9 +28,11 @@ from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.storage import MemoryStorage, Storage
 from vmfa_dask.em.threads import Cores
 from vmfa_dask.service.checkpoints import KeptRun
+from vmfa_dask.service.options import Options
 from vmfa_dask.service.sources import spill
 from vmfa_dask.store.exchange import ExchangeFolder, exchange_at, running_kernel
 from vmfa_dask.store.rows import ZarrRows
+from vmfa_dask.store.scratch import scratch_folder
 
 logger = logging.getLogger(__name__)
 
@@ -52,19 +53,29 @@ class CheckedCluster:
 def check_cluster(
     client: Any,
     projection: Mapping[str, int],
-    timeout: float,
-    cache_bytes: int | None,
-    threads: int | None,
-    scratch: str | None,
+    options: Options,
+    advise: Callable[[int], str],
 ) -> CheckedCluster:
     """Refuse what cannot work before the first task: no workers, other versions of packages, too little memory."""
+    workers = workers_for(client, options)
     with naming_a_lost_scheduler(client):
-        workers = wait_for_workers(client, timeout)
         check_versions(client)
     limit = smallest_limit(workers)
-    room = check_memory(projection, limit)
-    cache = room if cache_bytes is None else cache_bytes if limit is None else min(room, cache_bytes)
-    return CheckedCluster(client, shares_process(client, workers), cache, threads, scratch)
+    room, wanted = check_memory(projection, limit, advise), options.cache_bytes
+    cache = room if wanted is None else wanted if limit is None else min(room, wanted)
+    return CheckedCluster(client, shares_process(client, workers), cache, options.threads, options.scratch)
+
+
+def workers_for(client: Any, options: Options) -> dict[str, Any]:
+    """The workers of a cluster, as soon as there is one.
+
+    Raises
+    ------
+    TimeoutError
+        When none comes in time.
+    """
+    with naming_a_lost_scheduler(client):
+        return wait_for_workers(client, options.worker_timeout)
 
 
 @contextmanager
@@ -118,29 +129,39 @@ def _exchange_folder(kept: KeptRun | None, cluster: CheckedCluster, name: str) -
     if cluster.local:
         yield None
         return
-    if kept is not None and cluster.scratch is None and not kept.remote:
-        path = kept.exchange(name)
-        os.makedirs(path)
-    else:
-        path = tempfile.mkdtemp(prefix=f"vmfa-{name}-", dir=cluster.scratch)
     try:
-        with naming_a_lost_scheduler(cluster.client):
-            blind = _workers_that_miss(cluster.client, path)
-        if blind and kept is not None and kept.remote and cluster.scratch is None:
-            yield kept.exchange(name)
-        elif blind:
+        with _folder_here(kept, cluster, name) as path:
+            with naming_a_lost_scheduler(cluster.client):
+                blind = _workers_that_miss(cluster.client, path)
+            if not blind:
+                with naming_a_lost_scheduler(cluster.client):
+                    _reuse_files(cluster.client, path)
+                yield path
+                return
+        if kept is None or not kept.remote or cluster.scratch is not None:
             raise FileNotFoundError(
                 f"workers do not see the folder {path} through which processes exchange parameters: "
                 f"{', '.join(blind[:_MOST_NAMES])}; pass scratch=folder (or run=folder) that all machines share"
             )
-        else:
-            with naming_a_lost_scheduler(cluster.client):
-                _reuse_files(cluster.client, path)
-            yield path
+        yield kept.exchange(name)
     finally:
-        shutil.rmtree(path, ignore_errors=True)
         if kept is not None and kept.remote:
             kept.remove_exchange()
+
+
+@contextmanager
+def _folder_here(kept: KeptRun | None, cluster: CheckedCluster, name: str) -> Iterator[str]:
+    """A folder for versions in work: in that of the run, which has an owner already, or in scratch."""
+    if kept is None or cluster.scratch is not None or kept.remote:
+        with scratch_folder(name, cluster.scratch) as path:
+            yield path
+        return
+    path = kept.exchange(name)
+    os.makedirs(path)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _reuse_files(client: Any, folder: str) -> None:

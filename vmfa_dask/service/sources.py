@@ -8,8 +8,6 @@ store first, chunk by chunk on its workers, as every pass reads the rows again. 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -25,6 +23,7 @@ from vmfa_dask.store.gate import InMemory, Lazy, Stored, admit, is_numpy_file
 from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.rows import ZarrRows
+from vmfa_dask.store.scratch import scratch_folder
 
 _MISSING = ("refuse", "fill")
 _CHUNK_BYTES = 2**22
@@ -76,8 +75,7 @@ def _open(found: Stored | InMemory, missing_chunks: str) -> RowSource:
 @contextmanager
 def _stored(found: Lazy, client: Any, scratch: str | None) -> Iterator[RowSource]:
     """A Dask array as a temporary Zarr array, which its own workers write."""
-    folder = tempfile.mkdtemp(prefix="vmfa-rows-", dir=scratch)
-    try:
+    with scratch_folder("rows", scratch) as folder:
         target = _table(f"{folder}/rows.zarr", found.array.shape, found.array.dtype)
         write_rows(found.array, target, client)
         rows = ZarrRows(f"{folder}/rows.zarr", origin=found.origin)
@@ -89,8 +87,6 @@ def _stored(found: Lazy, client: Any, scratch: str | None) -> Iterator[RowSource
                 "fit; pass scratch=folder that all machines share"
             ) from error
         yield rows
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _table(path: str, shape: tuple[int, ...], dtype: Any) -> zarr.Array[Any]:

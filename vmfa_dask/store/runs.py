@@ -1,7 +1,8 @@
 """The place of a run: what the run is, where it stands, and the stored versions that this needs.
 
-``run.json`` says what the run is (settings, cuts, data, format) and never changes; ``state.json`` is the marker: it is
-replaced, whole, only after everything that it names is written. Killing the driver at any moment leaves the marker of
+``run.json`` says what the run is (settings, cuts, data, format) and does not change once there is a state;
+``data.json`` is what its rows are recognised by; ``state.json`` is the marker: it is replaced, whole, only after
+everything that it names is written. Killing the driver at any moment leaves the marker of
 the last complete pass. May import: values, zarr, filelock, store.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -18,7 +20,9 @@ from vmfa_dask.store.versions import ZarrStorage
 
 FORMAT, FORMAT_VERSION = "vmfa_dask.run", 1
 RESUME = ("auto", "never", "require")
-_IDENTITY, _STATE, _STOP = "run.json", "state.json", "stop"
+_IDENTITY, _CONTENTS, _STATE, _STOP = "run.json", "data.json", "state.json", "stop"
+# What is compared last: it tells that data changed, and not where.
+_VAGUE = "sample"
 _VERSIONS, _EXCHANGE = "versions", "exchange-"
 
 
@@ -107,13 +111,20 @@ class RunFolder:
             if left.startswith(_EXCHANGE):
                 self._place.remove(left)
 
-    def begin(self, identity: dict[str, Any], resume: str) -> dict[str, Any] | None:
+    def begin(
+        self,
+        identity: dict[str, Any],
+        resume: str,
+        recognize: Callable[[dict[str, Any] | None], dict[str, Any]] = lambda known: {},
+    ) -> dict[str, Any] | None:
         """Create the run, or find where it stands.
 
         Parameters
         ----------
         identity : plain values by section; sections of an existing run must be equal
         resume : "auto" continues what is there, "never" refuses to, "require" refuses to begin anew
+        recognize : gives what the rows are recognised by later, from what is known of them; raises where they have
+            changed
 
         Returns
         -------
@@ -130,16 +141,39 @@ class RunFolder:
             raise ValueError(f"resume={resume!r}: expected one of {RESUME}")
         self.stop_requested()  # one that no driver answered is no wish for this one
         identity = json.loads(json.dumps(identity))
-        known = self.identity()
+        known = self.begun()
         if known is None:
             if resume == "require":
                 raise FileNotFoundError(f"{self.path}: no run is stored there, and resume='require'")
+            self._place.remove(_VERSIONS)  # of a run that ended before it had a state
+            self._replace(_CONTENTS, recognize(None))
             self._replace(_IDENTITY, {"format": {"name": FORMAT, "version": FORMAT_VERSION}, **identity})
             return None
         if resume == "never":
             raise FileExistsError(f"{self.path}: a run is stored there, and resume='never'")
+        self._compare(known, identity, leave_out=_VAGUE)
+        contents = _read(self._place, _CONTENTS)
+        found = json.loads(json.dumps(recognize(contents)))
         self._compare(known, identity)
+        if found != contents:
+            self._replace(_CONTENTS, found)
         return _read(self._place, _STATE)
+
+    def begun(self) -> dict[str, Any] | None:
+        """What the run in this folder is, where there is one with a state.
+
+        One without a state holds nothing, and may become another run. In an object store, which has no locks, its
+        driver may be at work on the first state just now.
+        """
+        known = self.identity()
+        empty = known is not None and self._lock is not None and self._place.read(_STATE) is None
+        return None if empty else known
+
+    def give_up(self) -> None:
+        """Leave no trace of what the run is where it has no state: nothing was done, so any run may begin here."""
+        if self._place.read(_STATE) is None:
+            self._place.take(_IDENTITY)
+            self._place.take(_CONTENTS)
 
     def identity(self) -> dict[str, Any] | None:
         """What the run in this folder is, as it was begun; None where there is none.
@@ -167,10 +201,11 @@ class RunFolder:
         """Whether somebody asked for the end of the run; asked once, answered once."""
         return self._place.take(_STOP)
 
-    def _compare(self, known: dict[str, Any], asked: dict[str, Any]) -> None:
-        for section in asked:
-            there, here = known.get(section) or {}, asked.get(section) or {}
-            for name in sorted(set(there) | set(here)):
+    def _compare(self, known: dict[str, Any], asked: dict[str, Any], leave_out: str = "") -> None:
+        """Refuse another run. Sections that came after it was begun are not known of it."""
+        for section in (section for section in asked if section in known):
+            there, here = known[section] or {}, asked[section] or {}
+            for name in sorted((set(there) | set(here)) - {leave_out}):
                 if there.get(name) != here.get(name):
                     raise ValueError(
                         f"{self.path} holds another run: its {section} {name} is {there.get(name)!r}, "

@@ -1,0 +1,156 @@
+"""The client of a fit, from what users hand in: a client, the address of a scheduler, a cluster, or nothing.
+
+May import: dask, distributed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import dask
+from distributed import Client, get_client, get_worker, rejoin, secede
+from distributed.threadpoolexecutor import thread_state
+
+_EXPECTED = "a Client of distributed, the address of a scheduler, or a cluster such as LocalCluster"
+_CLOSED = ("closing", "closed", "failed")
+
+
+class Connection:
+    """A client, and whether it ends with the fit: one that was opened here does, that of the user never.
+
+    Parameters
+    ----------
+    client : `distributed.Client`
+    opened : whether it was opened here
+    """
+
+    def __init__(self, client: Client, opened: bool) -> None:
+        self.client, self._ends = client, opened
+
+    def keep(self) -> None:
+        """Leave the client open: somebody waits for a result through it."""
+        self._ends = False
+
+    def end(self) -> None:
+        """Close a client that was opened here and is not kept."""
+        if self._ends:
+            self.client.close()
+
+
+@contextmanager
+def connected(client: Any) -> Iterator[Connection]:
+    """The client of a fit, by default the current one.
+
+    Within a task, the task gives its place in the worker to others for that time, so that those of the fit can run.
+
+    Raises
+    ------
+    TypeError, ValueError, OSError
+        As `connect`.
+    """
+    connection = connect(client)
+    try:
+        with _place_of_task_left():
+            yield connection
+    finally:
+        connection.end()
+
+
+def connect(client: Any) -> Connection:
+    """A connection by what a user hands in as `client`.
+
+    Raises
+    ------
+    TypeError
+        When it is nothing of that kind, or works asynchronously.
+    ValueError
+        When there is none, or it is closed.
+    OSError
+        When no scheduler answers at the address.
+    """
+    if client is None:
+        return _current()
+    if isinstance(client, str) or _is_cluster(client):
+        return _opened(client)
+    if isinstance(client, type) or not (isinstance(client, Client) or hasattr(client, "scheduler_info")):
+        raise TypeError(f"client={client!r}: expected {_EXPECTED}")
+    return Connection(_checked(client), opened=False)
+
+
+def _is_cluster(client: Any) -> bool:
+    return not isinstance(client, Client) and isinstance(getattr(client, "scheduler_address", None), str)
+
+
+def _current() -> Connection:
+    """The client of this task or the one that was opened last; else of the scheduler that Dask is configured for."""
+    try:
+        return Connection(_checked(get_client()), opened=False)
+    except ValueError as error:
+        if not str(error).startswith("No global client"):
+            raise
+    address = dask.config.get("scheduler-address", None)
+    if address:
+        return _opened(str(address))
+    raise ValueError(
+        "client: there is none; open one before (client = distributed.Client() uses this machine, "
+        "distributed.Client('tcp://host:8786') a cluster), or call fit_local, which needs no cluster"
+    )
+
+
+def _opened(target: Any) -> Connection:
+    if not isinstance(target, str):
+        _refuse_asynchronous(target, "cluster")
+        if getattr(getattr(target, "status", None), "name", "") in _CLOSED:
+            raise ValueError(f"client={target!r}: this cluster is closed; expected {_EXPECTED}")
+    elif not target.strip():
+        raise ValueError(f"client={target!r}: expected {_EXPECTED}")
+    try:
+        return Connection(Client(target, set_as_default=False), opened=True)
+    except OSError as error:
+        raise OSError(f"client={target!r}: no scheduler answers there: {_first_line(error)}") from error
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"client={target!r}: expected {_EXPECTED} ({_first_line(error)})") from error
+
+
+def _checked(client: Client) -> Client:
+    _refuse_asynchronous(client, "client")
+    if getattr(client, "status", "") in _CLOSED:
+        raise ValueError("client: this client is closed; expected one that is connected, open another")
+    return client
+
+
+def _refuse_asynchronous(target: Any, kind: str) -> None:
+    """Calls of a client give coroutines in its own event loop, and wait for the answer in any other thread."""
+    if getattr(target, "asynchronous", False):
+        raise TypeError(
+            f"client: an asynchronous {kind} (or one that is used inside its own event loop) cannot drive a fit here; "
+            "call it in a thread (await asyncio.to_thread(fit_distributed, ...)), or pass a synchronous Client"
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+@contextmanager
+def _place_of_task_left() -> Iterator[None]:
+    """Within a task that holds a thread of its worker: another task may have the thread meanwhile."""
+    if not _holds_a_thread():
+        yield
+        return
+    secede()
+    try:
+        yield
+    finally:
+        rejoin()
+
+
+def _holds_a_thread() -> bool:
+    """Whether this is a task that has not left its place, as those of `worker_client` have."""
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return bool(getattr(thread_state, "proceed", False))

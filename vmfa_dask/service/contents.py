@@ -1,0 +1,150 @@
+"""Whether the rows of a run are still those that it was begun with.
+
+The rows are what counts, not where they lie: a copy of a store, and one whose files got new times, is the same data. So
+checksums of the rows are kept where reading all of them once more costs little, and sizes and times of the stored
+objects say when that can be left out. Larger data is known by its objects alone. May import: em, store.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from vmfa_dask.em.plan import Plan
+from vmfa_dask.em.rows import Rows, RowSource, n_features_of, read_ahead
+from vmfa_dask.store.contents import stamps_of
+from vmfa_dask.store.rows import ZarrRows, open_array
+from vmfa_dask.store.scratch import in_scratch
+
+# Data up to this size is compared row by row when a run goes on, whatever its files say: it takes a moment.
+_ALWAYS_BYTES = 2**26
+# Checksums of stored rows are made up to this size: about a second at the beginning of a run.
+_MOST_BYTES = 2**30
+# An object store tells by tags what its objects hold, and reading them can take long.
+_MOST_REMOTE_BYTES = 2**26
+# Ranges of rows that have a checksum each, at most: so finely is told what has changed.
+_MOST_RANGES = 1000
+_MOST_NAMES = 3
+
+
+def recognize(path: str, rows: RowSource, plan: Plan, known: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the rows of a run are recognised by when it goes on: stamps of stored objects, checksums of row ranges.
+
+    Parameters
+    ----------
+    path : folder or URL of the run, for messages
+    rows : the rows of this call
+    plan : the cuts of the run
+    known : what this function gave when the run was begun or went on last; None where nothing is known
+
+    Raises
+    ------
+    ValueError
+        When the rows have changed since then; what has changed is named.
+    """
+    objects, size = _objects_of(rows), _size(rows)
+    if not known:
+        whole = not _lasts(rows) or size <= (_MOST_BYTES if "://" not in rows.url else _MOST_REMOTE_BYTES)
+        return {
+            "objects": objects,
+            "checksums": _checksums(rows, plan, min(rows.n_rows, _MOST_RANGES)) if whole else None,
+        }
+    before, sums = known.get("objects"), known.get("checksums")
+    changed = _changed(before, objects)
+    if sums is None:
+        if changed:
+            raise ValueError(_of_objects(path, before, objects, changed))
+        return dict(known)
+    if objects and not changed and size > _ALWAYS_BYTES:
+        return dict(known)
+    now, ranges = _checksums(rows, plan, len(sums)), _ranges(rows.n_rows, len(sums))
+    differing = [where for where, there, here in zip(ranges, sums, now, strict=True) if there != here]
+    if differing:
+        raise ValueError(_of_rows(path, _joined(differing), changed if before and objects else []))
+    return {"objects": objects, "checksums": sums}
+
+
+def _lasts(rows: RowSource) -> TypeGuard[ZarrRows]:
+    """Whether the rows lie in a store of the user's: not in memory, and not in one that was made for this call."""
+    return isinstance(rows, ZarrRows) and ("://" in rows.url or not in_scratch(rows.url))
+
+
+def _size(rows: RowSource) -> int:
+    return rows.n_rows * n_features_of(rows) * rows.dtype.itemsize
+
+
+def _objects_of(rows: RowSource) -> dict[str, list[Any]] | None:
+    """Stamps of the objects that hold the rows; None where there are none that last, or the store does not tell."""
+    if not _lasts(rows):
+        return None
+    stamps = stamps_of(open_array(rows.url, rows.name))
+    return None if stamps is None else {key: list(stamp) for key, stamp in stamps.items()}
+
+
+def _ranges(n_rows: int, n: int) -> list[tuple[int, int]]:
+    """The n ranges of rows that have a checksum each, the same ones however rows are cut elsewhere."""
+    return [(n_rows * k // n, n_rows * (k + 1) // n) for k in range(n)]
+
+
+def _checksums(rows: RowSource, plan: Plan, n: int) -> list[str]:
+    """One checksum per range; rows are read in the blocks of a pass, so that a cache keeps them for the first one."""
+    ranges, sums, current = _ranges(rows.n_rows, n), [0] * n, 0
+    for first, block in _blocks(rows, plan):
+        stop, done = first + len(block), first
+        while done < stop:
+            end = min(stop, ranges[current][1])
+            sums[current] = zlib.crc32(np.ascontiguousarray(block[done - first : end - first]).data, sums[current])
+            current, done = current + (end == ranges[current][1]), end
+    return [f"{value:08x}" for value in sums]
+
+
+def _blocks(rows: RowSource, plan: Plan) -> Iterator[tuple[int, Rows]]:
+    for start, stop in plan.groups:
+        yield from read_ahead(rows, start, stop, plan.block_rows)
+
+
+def _changed(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> list[str]:
+    """Keys of objects that are not what they were, in order."""
+    before, now = before or {}, now or {}
+    return sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same rows in as few ranges as possible."""
+    joined = list[tuple[int, int]]()
+    for start, stop in ranges:
+        if joined and joined[-1][1] == start:
+            joined[-1] = joined[-1][0], stop
+        else:
+            joined.append((start, stop))
+    return joined
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _of_rows(path: str, ranges: list[tuple[int, int]], objects: list[str]) -> str:
+    where = _listed([f"{start}:{stop}" for start, stop in ranges])
+    chunks = f"; chunks that were written since: {_listed(objects)}" if objects else ""
+    return (
+        f"data: rows within {where} are not those that the run in {path} was begun with{chunks}. "
+        "Use another folder as run, or restore the rows"
+    )
+
+
+def _of_objects(
+    path: str, before: Mapping[str, Any] | None, now: Mapping[str, Any] | None, changed: list[str]
+) -> str:
+    if before and now:
+        what = f"sizes or times of {len(changed)} of its {len(before)} chunks have changed: {_listed(changed)}"
+    else:
+        what = "they came from a store whose chunks are known, and now they do not, or the other way round"
+    return (
+        f"data: these may be other rows than those that the run in {path} was begun with: {what}. Use another folder "
+        "as run, or, if the rows are the same, restore their times (cp -a and rsync -t keep them in copies)"
+    )
