@@ -63,7 +63,9 @@ def test_a_flat_model_takes_flat_rows() -> None:
 
 
 class NoCluster:
-    """Fails the test when it is asked for anything."""
+    """Fails the test when it is asked for anything of its cluster."""
+
+    asynchronous, status, scheduler_address, scheduler_info = False, "running", None, None
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the cluster was asked for {name} before the start was checked")

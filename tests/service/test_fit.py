@@ -76,7 +76,8 @@ def test_each_pass_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.INFO, logger="vmfa_dask"):
         fit = fit_local(ROWS, **OPTIONS)
     lines = [record.getMessage() for record in caplog.records if record.name == "vmfa_dask"]
-    assert [line for line in lines if "free energy" in line] == [record.line() for record in fit.history]
+    known = [record.line() for record in fit.history]
+    assert [line for line in lines if line.startswith(("warm-up ", "training ", "final "))] == known
 
 
 def test_nothing_is_printed_and_no_logger_is_touched(capfd: pytest.CaptureFixture[str]) -> None:

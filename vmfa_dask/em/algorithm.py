@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from vmfa_dask.em.executor import Executor
-from vmfa_dask.em.initialization import initialize
+from vmfa_dask.em.initialization import complete_start, initialize
 from vmfa_dask.em.iteration import run_pass
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.start import Start
@@ -49,6 +49,8 @@ class Training:
         if state is None:
             state = RunState.first(self.executor.settings, initialize(self.executor, start))
             self.on_state(state)
+        else:
+            complete_start(self.executor)
         self.last_record = state.records[-1] if state.records else None
         while state.phase != DONE:
             state = self.advance(state)

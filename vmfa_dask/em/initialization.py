@@ -32,6 +32,16 @@ def initialize(executor: Executor, start: Start | None = None) -> int:
     return _METHODS[settings.init_params](executor)
 
 
+def complete_start(executor: Executor) -> None:
+    """Survey the rows of a run that was begun with a given start elsewhere, where nobody reads the rows."""
+    if not executor.settings.standardize:
+        return
+    try:
+        executor.storage.read(START, 0, 0)
+    except KeyError:
+        _survey(executor, executor.storage.read(START, 0, 1)["offset"])
+
+
 def _survey(executor: Executor, offset: Float64 | None = None) -> None:
     """One pass over the rows that finds their units, and refuses what is not finite."""
     surveys = [executor.submit("seed-survey", g, seeding.survey_group, g) for g in _groups(executor)]

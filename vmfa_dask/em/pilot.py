@@ -89,7 +89,7 @@ class _Pilot:
         self.source.feature_shape = context.rows.feature_shape
         c = context.settings.n_components
         self.settings = replace(
-            context.settings, search="exhaustive", truncation=c, init_params="afkmc2", empty_components="drop"
+            context.settings, search="exhaustive", truncation=c, neighborhood=1, empty_components="drop"
         )
         self.plan = make_plan(self.source, self.settings, 1)
         self.surveyed = context.storage.read(START, 0, 0)

@@ -102,7 +102,8 @@ def write_given_start(
 ) -> None:
     """Version 0 from a start that is given; the driver writes it, so that it does not travel as a task.
 
-    `known` is what the survey of the rows has found, with the offset of the start; by default that offset alone.
+    `known` is what the survey of the rows has found, with the offset of the start; by default that offset alone. Where
+    it is empty the survey is still to come (`initialization.complete_start`).
 
     Raises
     ------
@@ -112,8 +113,9 @@ def write_given_start(
     check_start(settings, plan, start)
     mixture, dtype = start.mixture, np.dtype(settings.precision)
     known = {"offset": mixture.offset} if known is None else known
-    storage.write(START, 0, 0, {name: np.array(array) for name, array in known.items()})
-    storage.write(START, 0, 1, {"seed_rows": np.zeros(0, np.int64)})
+    if known:
+        storage.write(START, 0, 0, {name: np.array(array) for name, array in known.items()})
+    storage.write(START, 0, 1, {"seed_rows": np.zeros(0, np.int64), "offset": np.array(mixture.offset)})
     for block, (low, high) in enumerate(plan.component_blocks):
         arrays = {
             name: np.array(getattr(mixture, name)[low:high], dtype) for name in ("means", "loadings", "noise_variances")

@@ -18,7 +18,7 @@ from vmfa_dask.em.rows import RowSource
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.start import Start, write_given_start
 from vmfa_dask.em.state import DONE, FINAL, RunState
-from vmfa_dask.em.storage import PARAMETERS, POSTERIOR, START, Storage
+from vmfa_dask.em.storage import PARAMETERS, POSTERIOR, START, Arrays, Storage
 from vmfa_dask.service.contents import recognize
 from vmfa_dask.service.inputs import BegunStart, describe_rows, describe_start
 from vmfa_dask.service.options import Options
@@ -106,7 +106,8 @@ class KeptRun:
     def begin_with(self, start: Start) -> None:
         """Begin with a start that is given whole; nothing happens where the run has begun."""
         if self._values is None:
-            write_given_start(self._durable, self._settings, self._plan, start)
+            known: Arrays | None = {} if self._settings.standardize else None  # the driver surveys the rows
+            write_given_start(self._durable, self._settings, self._plan, start, known)
             state = RunState.first(self._settings, self._settings.n_components)
             self._folder.write_state(state.as_dict())
 
@@ -137,7 +138,7 @@ class KeptRun:
         stored.
         """
         if kind == START:
-            return [(0, True), (1, False)]
+            return [(0, not self._settings.standardize), (1, False)]
         if kind == POSTERIOR:
             needed = version > 0 and self._settings.search == "guided"
             return [(block, needed) for block in range(len(self._plan.groups))]

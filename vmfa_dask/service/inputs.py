@@ -94,21 +94,20 @@ def check_start(start: Start | BegunStart | None, settings: Settings, rows: RowS
     if not isinstance(start, Start):
         return
     mixture = start.mixture
+    layout, flat = mixture.feature_shape, (mixture.n_features,)
+    same_width = mixture.n_features == n_features_of(rows)
+    if not same_width or (layout != rows.feature_shape and flat not in (layout, rows.feature_shape)):
+        raise ValueError(  # flat ones go with any layout
+            f"start.mixture: it is for rows of shape {layout}, and the rows of the data have the shape "
+            f"{rows.feature_shape}; expected {rows.feature_shape} or ({n_features_of(rows)},)"
+        )
     sizes = {
         "n_components": (mixture.n_components, settings.n_components),
         "n_factors": (mixture.n_factors, settings.n_factors),
-        "n_features": (mixture.n_features, n_features_of(rows)),
     }
     for name, (found, expected) in sizes.items():
         if found != expected:
-            owner = "the data has" if name == "n_features" else "the run has"
-            raise ValueError(f"start.mixture: {name} is {found}, {owner} {name}={expected}")
-    layout, flat = mixture.feature_shape, (mixture.n_features,)
-    if layout != rows.feature_shape and flat not in (layout, rows.feature_shape):  # flat ones go with any
-        raise ValueError(
-            f"start.mixture: it is for rows of shape {layout}, and the rows of the data have the shape "
-            f"{rows.feature_shape}; expected {rows.feature_shape} or {flat}"
-        )
+            raise ValueError(f"start.mixture: {name} is {found}, the run has {name}={expected}")
     shapes = {
         "graph": (start.graph.neighbors if start.graph else None, (settings.n_components, settings.graph_size)),
         "components": (start.components, (rows.n_rows, settings.truncation)),
