@@ -10,6 +10,7 @@ import numpy as np
 
 from vmfa_dask.apply.joints import ExactJoints
 from vmfa_dask.em.rows import ArrayRows, Rows, RowSource, read_ahead, refuse_non_finite
+from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.threads import Cores, available_cores
 from vmfa_dask.store.dask_rows import DaskRows
 from vmfa_dask.store.gate import Lazy, Stored, admit, check_layout, shapes_of_rows
@@ -53,6 +54,21 @@ def _opened(feature_shape: tuple[int, ...], x: Any, array: str | None, sample_di
     rows = DaskRows(found.array, found.origin) if isinstance(found, Lazy) else ArrayRows(found.values, 1, found.origin)
     check_layout(found.origin.label, rows.feature_shape, feature_shape)
     return rows
+
+
+def checked_truncation(truncation: int | None, n_components: int) -> int:
+    """C' of bounds, by default as in fits.
+
+    Raises
+    ------
+    ValueError
+        When it is outside its range.
+    """
+    if truncation is None:
+        return Settings(n_components).truncation
+    if not 1 <= truncation <= n_components:
+        raise ValueError(f"truncation={truncation}: expected 1 to n_components={n_components}")
+    return truncation
 
 
 @dataclass(frozen=True)

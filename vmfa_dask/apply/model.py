@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from vmfa_dask.apply.inference import Bounds, Evaluator, as_source
+from vmfa_dask.apply.inference import Bounds, Evaluator, as_source, checked_truncation
 from vmfa_dask.apply.model_type import ModelType
 from vmfa_dask.apply.search import free_energy_by_search
 from vmfa_dask.apply.summary import as_lines, as_size, as_table
@@ -222,26 +222,28 @@ class MixtureModel:
         """Component of largest joint probability of each row, (n,) int64; arguments as `score_samples`."""
         return Evaluator(self.mixture).predict(as_source(self.mixture, x, array, sample_dim))
 
-    def bounds(self, x: Any, truncation: int = 3, array: str | None = None, sample_dim: str | None = None) -> Bounds:
+    def bounds(
+        self, x: Any, truncation: int | None = None, array: str | None = None, sample_dim: str | None = None
+    ) -> Bounds:
         """Free energy, score and an upper bound of it, from the best components of each row (paper, eq. ll_bounds).
 
         Parameters
         ----------
         x, array, sample_dim : rows, as in `score_samples`
-        truncation : C', components kept per row, 1 to C
+        truncation : C', components kept per row, 1 to C; by default 3, or C where there are fewer
 
         Raises
         ------
         ValueError
             As `score_samples`, and when `truncation` is outside its range.
         """
-        self._check_truncation(truncation)
+        truncation = checked_truncation(truncation, self.n_components)
         return Evaluator(self.mixture).bounds(as_source(self.mixture, x, array, sample_dim), truncation)
 
     def free_energy(
         self,
         x: Any,
-        truncation: int = 3,
+        truncation: int | None = None,
         neighborhood: int = 15,
         array: str | None = None,
         sample_dim: str | None = None,
@@ -266,13 +268,9 @@ class MixtureModel:
         ValueError
             As `bounds`.
         """
-        self._check_truncation(truncation)
+        truncation = checked_truncation(truncation, self.n_components)
         rows = as_source(self.mixture, x, array, sample_dim)
         return free_energy_by_search(self.mixture, rows, truncation, neighborhood)
-
-    def _check_truncation(self, truncation: int) -> None:
-        if not 1 <= truncation <= self.n_components:
-            raise ValueError(f"truncation={truncation}: expected 1 to n_components={self.n_components}")
 
     def save(
         self, path: str | os.PathLike[str], overwrite: bool = False, provenance: dict[str, Any] | None = None
