@@ -31,9 +31,10 @@ def test_few_features(n_features: int, n_components: int, dtype: str) -> None:
         options = {} if truncation is None else {"truncation": truncation}
         bounds = fit.model.bounds(rows, **options)
         assert bounds.free_energy <= bounds.score + 1e-9
-        assert fit.model.free_energy(rows, **options) <= bounds.score + 1e-6
+        assert fit.model.free_energy(rows, **options) <= bounds.score + 1e-5
 
 
+@pytest.mark.filterwarnings("ignore:only .* seeds are distinct")  # chains may end on the same row
 @pytest.mark.parametrize(
     "options", [{}, {"preset": "paper"}, {"search": "exhaustive"}, {"init_params": "afkmc2"}], ids=str
 )

@@ -75,7 +75,8 @@ class RunContext:
     def lowest_variances(self) -> Float64:
         """Smallest noise variance of each feature, (D,) float64, in squared units of the data."""
         lowest = self.settings.reg_covar * self.scales() ** 2
-        return np.maximum(lowest, self.storage.read(START, 0, 0)["floors"]) if self.settings.standardize else lowest
+        floors = self.storage.read(START, 0, 0).get("floors")  # runs of version 0.1.0 have none
+        return np.maximum(lowest, floors) if self.settings.standardize and floors is not None else lowest
 
     def mixture(self, version: int) -> Mixture:
         """Parameters of a version, put together from their component blocks."""

@@ -51,23 +51,25 @@ def propose_moves(x: Float64, joints: Float64, means: Float64, noise_variances: 
     c = len(joints)
     if c < 2:
         return []
-    deviations = np.sqrt(noise_variances)
+    # Those of most components: one that covers two groups takes their distance for noise.
+    deviations = np.sqrt(np.median(noise_variances, axis=0))
     owners = joints.argmax(axis=0)
     losses, heirs = _losses(joints, owners)
     members = [np.flatnonzero(owners == k) for k in range(c)]
-    splits = [_best_split(x, members[k], deviations[k]) for k in range(c)]
+    splits = [_best_split(x, members[k], deviations) for k in range(c)]
     for k, heir in enumerate(heirs.tolist()):
         line = means[k] - means[heir]
-        losses[k] = min(losses[k], _joining_loss(x, members[k], members[heir], line, deviations[heir]))
+        losses[k] = min(losses[k], _joining_loss(x, members[k], members[heir], line, deviations))
     moves: list[Move] = []
     busy: set[int] = set()
     givers = np.argsort(losses, kind="stable").tolist()
     for k in sorted(range(c), key=lambda k: -splits[k].gain):
         for removed in givers:
-            parties = {k, removed, int(heirs[removed])}
-            if len({k, removed}) == 2 and not busy & parties and k != heirs[removed]:
+            heir, empty = int(heirs[removed]), not len(members[removed])
+            parties = {k, removed} if empty else {k, removed, heir}
+            if not busy & parties and k not in (removed, None if empty else heir):
                 if splits[k].gain > losses[removed]:
-                    moves.append(Move(k, removed, int(heirs[removed]), splits[k]))
+                    moves.append(Move(k, removed, heir, splits[k]))
                     busy |= parties
                 break
     return moves
@@ -93,7 +95,7 @@ def _losses(joints: Float64, owners: Int64) -> tuple[Float64, Int64]:
 
 
 def _best_split(x: Float64, members: Int64, deviations: Float64) -> Split:
-    """The best split of a component's rows along their main axes, in units of its noise."""
+    """The best split of a component's rows along their main axes, in units of the noise (D,)."""
     nothing = Split(-np.inf, members, members[:0])
     if len(members) < 2 * _FEWEST_ROWS:
         return nothing

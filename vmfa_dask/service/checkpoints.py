@@ -15,7 +15,7 @@ from typing import Any
 from vmfa_dask.em.plan import Plan, kept_bytes, make_plan
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.rows import RowSource
-from vmfa_dask.em.settings import Settings
+from vmfa_dask.em.settings import PAPER, Settings
 from vmfa_dask.em.start import Start, write_given_start
 from vmfa_dask.em.state import DONE, FINAL, RunState
 from vmfa_dask.em.storage import PARAMETERS, POSTERIOR, START, Arrays, Storage
@@ -215,7 +215,7 @@ def _check_same_start(path: str, there: str | None, here: str | None) -> None:
 
 def _fixed(settings: Settings, known: dict[str, Any]) -> dict[str, Any]:
     """The settings that make a run the same run; those that came after it was begun count when they were chosen."""
-    defaults = {field.name: field.default for field in fields(settings)}
+    defaults = {**{field.name: field.default for field in fields(settings)}, **PAPER}  # those of version 0.1.0
     return {
         name: value
         for name, value in asdict(settings).items()

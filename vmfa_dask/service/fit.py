@@ -12,11 +12,9 @@ from vmfa_dask.cluster.drivers import start_driver
 from vmfa_dask.cluster.warmup import warm_up
 from vmfa_dask.em.advice import Advice
 from vmfa_dask.em.context import RunContext
-from vmfa_dask.em.defaults import suited_to_data
 from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.plan import projected_bytes
 from vmfa_dask.em.records import IterationRecord
-from vmfa_dask.em.rows import n_features_of
 from vmfa_dask.em.start import Start
 from vmfa_dask.em.storage import MemoryStorage
 from vmfa_dask.em.threads import Cores, available_cores
@@ -30,6 +28,7 @@ from vmfa_dask.service.inputs import (
     describe_start,
     given_start,
     make_settings,
+    settings_of_fit,
     whole_start,
 )
 from vmfa_dask.service.on_cluster import check_cluster, executor_on, workers_for
@@ -139,7 +138,7 @@ def fit_distributed(
         When a task would not fit the memory limit of a worker; the largest part is named, and what would fit.
     """
     asked = asked_settings(preset, n_components, n_factors, settings)
-    numbers = make_settings(**asked)
+    make_settings(**asked)  # refused before anything is opened
     options = make_options(
         n_groups=n_groups,
         threads=threads,
@@ -160,8 +159,7 @@ def fit_distributed(
         if is_lazy(data):  # its workers write it first
             workers_for(client, options)
         with opened_rows(data, array, sample_dim, missing_chunks, client, options.scratch) as rows:
-            numbers = suited_to_data(numbers, asked, rows.n_rows, n_features_of(rows))
-            numbers.check_against(rows.n_rows, n_features_of(rows))
+            numbers = settings_of_fit(asked, options.run, rows)
             check_start(begin, numbers, rows)
             with kept_run(options, numbers, rows, begin) as (kept, plan):
                 projection = projected_bytes(rows, numbers, plan)
@@ -212,7 +210,7 @@ def fit_local(
     default 1 GiB.
     """
     asked = asked_settings(preset, n_components, n_factors, settings)
-    numbers = make_settings(**asked)
+    make_settings(**asked)  # refused before anything is opened
     options = make_options(
         n_groups=n_groups,
         threads=threads,
@@ -224,8 +222,7 @@ def fit_local(
     )
     begin = given_start(start)
     with ending_by_signals(), opened_rows(data, array, sample_dim, missing_chunks) as rows:
-        numbers = suited_to_data(numbers, asked, rows.n_rows, n_features_of(rows))
-        numbers.check_against(rows.n_rows, n_features_of(rows))
+        numbers = settings_of_fit(asked, options.run, rows)
         check_start(begin, numbers, rows)
         cores = Cores(options.threads or available_cores())
         if isinstance(rows, ZarrRows):

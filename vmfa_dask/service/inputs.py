@@ -1,4 +1,4 @@
-"""What a call hands in beside its rows: settings as keywords, a start. May import: values, em, apply."""
+"""What a call hands in beside its rows: settings as keywords, a start. May import: values, em, store, apply."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import numpy as np
 
 from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.em.context import PARAMETER_NAMES
+from vmfa_dask.em.defaults import suited_to_data
 from vmfa_dask.em.rows import RowSource, n_features_of
 from vmfa_dask.em.settings import PAPER, Settings
 from vmfa_dask.em.start import Start
+from vmfa_dask.store.runs import read_settings
 from vmfa_dask.values import Mixture
 
 _FINGERPRINT_ROWS = 16
@@ -50,6 +52,26 @@ def asked_settings(
         raise ValueError(f"preset={preset!r}: expected one of {tuple(PRESETS)}")
     named = {"n_components": n_components, "n_factors": n_factors, **settings}
     return {**PRESETS[preset], **{name: value for name, value in named.items() if value is not None}}
+
+
+def preset_of_run(run: str | None) -> Mapping[str, Any]:
+    """The paper's settings for a run that version 0.1.0 has begun, as they were its defaults."""
+    known = read_settings(run) if run is not None else {}
+    return PAPER if known and "n_init" not in known else {}
+
+
+def settings_of_fit(asked: Mapping[str, Any], run: str | None, rows: RowSource) -> Settings:
+    """Settings for these rows: what the call asks for, and defaults that suit the data and the run.
+
+    Raises
+    ------
+    ValueError
+        When they cannot be trained on rows of this number and width.
+    """
+    asked = {**preset_of_run(run), **asked}
+    numbers = suited_to_data(make_settings(**asked), asked, rows.n_rows, n_features_of(rows))
+    numbers.check_against(rows.n_rows, n_features_of(rows))
+    return numbers
 
 
 @dataclass(frozen=True)

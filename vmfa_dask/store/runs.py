@@ -36,6 +36,13 @@ def read_state(path: str) -> dict[str, Any] | None:
     return _read(place_at(path), _STATE)
 
 
+def read_settings(path: str) -> dict[str, Any]:
+    """Settings that the run at a path or URL was begun with; empty where there is none."""
+    known = _read(place_at(path), _IDENTITY)
+    settings = known.get("settings") if isinstance(known, dict) else None
+    return dict(settings) if isinstance(settings, dict) else {}
+
+
 def _read(place: Place, name: str) -> dict[str, Any] | None:
     text = place.read(name)
     if text is None:
