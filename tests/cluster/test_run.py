@@ -44,6 +44,7 @@ def test_tasks_are_named_for_what_they_do(cluster: str, request: pytest.FixtureR
     client: Client = request.getfixturevalue(cluster)
     fit_distributed(ROWS, client=client, **OPTIONS)
     fit_distributed(ROWS, client=client, **{**OPTIONS, "n_groups": 20, "init_params": "uniform"})
+    fit_distributed(ROWS, client=client, **{**OPTIONS, "init_params": "afkmc2"})
     found = prefixes(client)
     assert {
         "e-step",
@@ -51,6 +52,8 @@ def test_tasks_are_named_for_what_they_do(cluster: str, request: pytest.FixtureR
         "neighbors",
         "reduce",
         "seed-survey",
+        "seed-sample",
+        "seed-pilot",
         "seed-chains",
         "seed-uniform",
         "load-model",

@@ -71,7 +71,7 @@ def test_a_cache_that_cannot_be_locked_is_no_error(tmp_path: Path, monkeypatch: 
 
 
 WARM = """
-import importlib, pkgutil
+import importlib, pkgutil, sys
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 import vmfa_dask.kernels as room
@@ -85,17 +85,19 @@ def known():
     found = {f"{m.__name__}.{n}": f for m in modules for n, f in vars(m).items() if isinstance(f, Dispatcher)}
     return {(name, str(types)) for name, f in found.items() for types in f.signatures}
 
-warm_up(Settings.paper(5, n_factors=2), np.dtype("float32"))
+way = sys.argv[1]
+warm_up(Settings(5, n_factors=2, init_params=way), np.dtype("float32"))
 before = known()
 plan.BLOCK_BYTES = plan._SMALLEST_BLOCK_BYTES = 2**14
 rows = np.random.default_rng(0).normal(size=(2000, 6)).astype(np.float32)
-fit_local(rows, n_components=5, n_factors=2, max_iter=2, max_warmup_iter=1)
-fit_local(rows[:100], n_components=5, n_factors=2, max_iter=2, max_warmup_iter=1)
+fit_local(rows, n_components=5, n_factors=2, init_params=way, max_iter=2, max_warmup_iter=1)
+fit_local(rows[:100], n_components=5, n_factors=2, init_params=way, max_iter=2, max_warmup_iter=1)
 assert before and not known() - before, known() - before
 """
 
 
 @pytest.mark.timeout(200)
-def test_after_warming_up_a_run_compiles_nothing_whatever_its_blocks() -> None:
-    done = subprocess.run([sys.executable, "-c", WARM], cwd=ROOT, capture_output=True, text=True, timeout=180)
+@pytest.mark.parametrize("way", ["pilot", "afkmc2"])
+def test_after_warming_up_a_run_compiles_nothing_whatever_its_blocks(way: str) -> None:
+    done = subprocess.run([sys.executable, "-c", WARM, way], cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr

@@ -37,8 +37,11 @@ def read_state(path: str) -> dict[str, Any] | None:
 
 
 def read_settings(path: str) -> dict[str, Any]:
-    """Settings that the run at a path or URL was begun with; empty where there is none."""
-    known = _read(place_at(path), _IDENTITY)
+    """Settings that the run at a path or URL was begun with; empty where there is none, or no place for one."""
+    try:
+        known = _read(place_at(path), _IDENTITY)
+    except OSError:  # `RunFolder` says what is wrong with the place
+        return {}
     settings = known.get("settings") if isinstance(known, dict) else None
     return dict(settings) if isinstance(settings, dict) else {}
 
