@@ -106,7 +106,7 @@ def test_arrays_that_the_collector_ends_inside_the_pool_do_no_harm() -> None:
     memory, done = Memory(), threading.Event()
 
     def work() -> None:
-        for _ in range(40):
+        for _ in range(8):
             Holder(memory.empty(SHAPE, KIND))
             with memory._lock:
                 gc.collect()

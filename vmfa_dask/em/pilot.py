@@ -87,9 +87,15 @@ class _Pilot:
     def __init__(self, context: RunContext, rows: Rows) -> None:
         self.context, self.rows, self.source = context, rows, ArrayRows(rows)
         self.source.feature_shape = context.rows.feature_shape
-        c = context.settings.n_components
+        settings = context.settings
+        c, usual = settings.n_components, Settings(settings.n_components, standardize=settings.standardize).tol
         self.settings = replace(
-            context.settings, search="exhaustive", truncation=c, neighborhood=1, empty_components="drop"
+            settings,
+            search="exhaustive",
+            truncation=c,
+            neighborhood=1,
+            empty_components="drop",
+            tol=max(settings.tol, usual),  # what is finer is up to the run
         )
         self.plan = make_plan(self.source, self.settings, 1)
         self.surveyed = context.storage.read(START, 0, 0)
