@@ -49,8 +49,8 @@ N_FACTORS = 5
 CHUNK_ROWS = 4096
 MEMORY_LIMIT = "2GiB"
 SEED = 0
-# The default trains until a pass gains less than 1e-4 of the free energy; here that takes four times as many passes and
-# gains another 2 %. A demo may stop earlier.
+# Part of the free energy that a pass has to gain. With 1e-4, the paper's, training takes four times as many passes and
+# gains another 2 %: a demo may stop earlier.
 TOLERANCE = 1e-3
 
 # Smallest variance of any direction, in squared grey levels. Pixels are whole numbers: in saturated or blurred areas a
@@ -135,6 +135,7 @@ def train(name: str, path: Path, held_out: Pixels, client: Client, **numbers: An
     fit = fit_distributed(
         str(path),
         client=client,
+        standardize=False,  # all features are grey levels: the numbers below are in their units
         tol=TOLERANCE,
         reg_covar=SMALLEST_VARIANCE,
         random_state=SEED,
