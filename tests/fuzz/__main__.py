@@ -25,24 +25,25 @@ _MOST_LINES = 40
 
 def report(counts: Counter[tuple[str, str]], faults: list[Outcome], seed: int, seconds: float) -> str:
     """The table for `docs/results`."""
-    total = sum(counts.values())
+    total, names = sum(counts.values()), [target.name for target in TARGETS]
     lines = [
         f"# Damaged and hostile inputs, {date.today():%Y-%m-%d}",
         "",
-        f"`make fuzz`, seed {seed}: {total:,} cases in {seconds / 60:.0f} minutes on {os.cpu_count()} cores,",
-        f"{platform.machine()}. Each one damages a file of a copy (flipped, overwritten, zeroed bytes, cuts, extensions,",
-        "edits of JSON, files that are removed, swapped or copied over each other) and uses it. It is *refused* by an",
-        "error of one line that names it, or gives the *clean* result. *Unseen* is another result where the format has no",
-        "checksum ([docs/data.md](../data.md)); everything else is a fault.",
+        f"`make fuzz`, seed {seed}: {total:,} cases in {seconds / 60:.0f} minutes, {os.cpu_count()} cores,",
+        f"{platform.machine()}. Each one damages a file of a copy (flipped, overwritten and zeroed bytes, cuts,",
+        "extensions, edits of JSON, files that are removed, swapped or copied over each other) and uses it. It is",
+        "*refused* by an error of one line that names it, or gives the *clean* result. *Unseen* is another result",
+        "where the format has no checksum ([docs/data.md](../data.md)); everything else is a fault.",
         "",
         f"| what | {' | '.join(_VERDICTS)} |",
         f"|---|{'---:|' * len(_VERDICTS)}",
     ]
-    for name in TARGETS:
-        lines.append(f"| {name} | {' | '.join(f'{counts[name, verdict]:,}' for verdict in _VERDICTS)} |")
+    lines += [f"| {name} | {' | '.join(f'{counts[name, verdict]:,}' for verdict in _VERDICTS)} |" for name in names]
     if faults:
         lines += ["", "Faults:", ""]
-        lines += [f"- case {f.case}, {f.target}, {f.verdict}: {f.damage}: {f.words[:300]}" for f in faults[:_MOST_LINES]]
+        lines += [
+            f"- case {f.case}, {f.target}, {f.verdict}: {f.damage}: {f.words[:300]}" for f in faults[:_MOST_LINES]
+        ]
     return "\n".join([*lines, ""])
 
 
@@ -57,12 +58,15 @@ def main() -> int:
     options = parser.parse_args()
     counts, faults, begin = Counter[tuple[str, str]](), list[Outcome](), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="vmfa-fuzz-") as folder:
-        subjects(Path(folder))
-        for outcome in outcomes(Path(folder), options.seed, options.seconds, options.most, options.first):
+        subjects(Path(folder), TARGETS)
+        judged = outcomes(Path(folder), TARGETS, options.seed, options.seconds, options.most, options.first)
+        for outcome in judged:
             counts[outcome.target, outcome.verdict] += 1
             if outcome.is_fault:
                 faults.append(outcome)
-                print(f"case {outcome.case}, {outcome.target}, {outcome.verdict}: {outcome.damage}: {outcome.words[:300]}")
+                print(
+                    f"case {outcome.case}, {outcome.target}, {outcome.verdict}: {outcome.damage}: {outcome.words[:300]}"
+                )
     text = report(counts, faults, options.seed, time.monotonic() - begin)
     print(text)
     if options.report is not None:

@@ -9,6 +9,7 @@ import hashlib
 import random
 import shutil
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from json import JSONDecodeError
 from multiprocessing.connection import Connection
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.mutations import Damage, damage
-from tests.fuzz.targets import TARGETS, Target
+from tests.fuzz.targets import Target
 
 # What no user should have to read: it tells neither the file nor what to do.
 _RAW = (JSONDecodeError, UnicodeError, NotImplementedError, RecursionError)
@@ -49,31 +50,26 @@ class Outcome:
         return self.verdict not in ("refused", "clean", "unseen")
 
 
-def subjects(folder: Path) -> None:
+def subjects(folder: Path, targets: Sequence[Target]) -> None:
     """Write what is to be damaged, once."""
-    for target in TARGETS.values():
+    for target in targets:
         path = folder / target.name
         path.mkdir()
         target.make(path)
 
 
-def work(pipe: Connection, folder: Path, seed: int, first: int, step: int, most_memory: int) -> None:
-    """Judge cases ``first, first + step, ...`` until the pipe is closed."""
+def work(pipe: Connection, folder: Path, targets: Sequence[Target], seed: int, first: int, most_memory: int) -> None:
+    """Judge cases ``first, first + 1, ...`` until the pipe is closed; targets take turns."""
     warnings.simplefilter("ignore")
     clean: dict[str, bytes] = {}
     case = first
     while True:
-        target = target_of(case)
+        target = targets[case % len(targets)]
         pipe.send(("begin", case))
         if target.name not in clean:
             clean[target.name] = _digest(target.use(_copy(folder, target, case)))
         pipe.send(("end", judge(folder, target, seed, case, clean[target.name], most_memory)))
-        case += step
-
-
-def target_of(case: int) -> Target:
-    """All targets in turn."""
-    return list(TARGETS.values())[case % len(TARGETS)]
+        case += 1
 
 
 def _copy(folder: Path, target: Target, case: int) -> Path:

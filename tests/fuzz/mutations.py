@@ -39,7 +39,9 @@ def damage(folder: Path, rng: random.Random) -> Damage:
     family, kind = rng.choice(
         [(CONTENTS, "flip"), (CONTENTS, "bytes"), (CONTENTS, "zeros"), (LENGTH, "cut"), (LENGTH, "extend")]
     )
-    changed = {"flip": _flipped, "bytes": _overwritten, "zeros": _zeroed, "cut": _cut, "extend": _extended}[kind](raw, rng)
+    changed = {"flip": _flipped, "bytes": _overwritten, "zeros": _zeroed, "cut": _cut, "extend": _extended}[kind](
+        raw, rng
+    )
     path.write_bytes(changed)
     return Damage(family, kind, name)
 
@@ -89,7 +91,9 @@ def _zeroed(raw: bytes, rng: random.Random) -> bytes:
 
 
 def _cut(raw: bytes, rng: random.Random) -> bytes:
-    return raw[: rng.choice([0, 1, len(raw) // 2, max(0, len(raw) - 1), max(0, len(raw) - 512), rng.randrange(len(raw) + 1)])]
+    return raw[
+        : rng.choice([0, 1, len(raw) // 2, max(0, len(raw) - 1), max(0, len(raw) - 512), rng.randrange(len(raw) + 1)])
+    ]
 
 
 def _extended(raw: bytes, rng: random.Random) -> bytes:

@@ -190,4 +190,4 @@ def _targets() -> list[Target]:
     return targets
 
 
-TARGETS = {target.name: target for target in _targets()}
+TARGETS = _targets()

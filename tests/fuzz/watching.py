@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from tests.fuzz.judging import Outcome, target_of, work
+from tests.fuzz.judging import Outcome, work
+from tests.fuzz.targets import Target
 
 # A case takes some hundredths of a second; starting a process, and compiling, come before its first one.
 SECONDS, FIRST_SECONDS = 10.0, 300.0
@@ -23,14 +24,17 @@ class _Judge:
 
     process: BaseProcess
     pipe: Connection
+    targets: Sequence[Target]
     case: int
     deadline: float
 
 
-def outcomes(folder: Path, seed: int, seconds: float, most: int | None = None, first: int = 0) -> Iterator[Outcome]:
+def outcomes(
+    folder: Path, targets: Sequence[Target], seed: int, seconds: float, most: int | None = None, first: int = 0
+) -> Iterator[Outcome]:
     """Cases one after the other until the time is over, or `most` of them are judged."""
     end, case, judged = time.monotonic() + seconds, first, 0
-    judge = _start(folder, seed, case)
+    judge = _start(folder, targets, seed, case)
     try:
         while time.monotonic() < end and (most is None or judged < most):
             outcome = _next(judge)
@@ -40,18 +44,18 @@ def outcomes(folder: Path, seed: int, seconds: float, most: int | None = None, f
             yield outcome
             if outcome.verdict in ("hang", "crash"):
                 _end(judge)
-                judge = _start(folder, seed, outcome.case + 1)
+                judge = _start(folder, targets, seed, outcome.case + 1)
     finally:
         _end(judge)
 
 
-def _start(folder: Path, seed: int, case: int) -> _Judge:
+def _start(folder: Path, targets: Sequence[Target], seed: int, case: int) -> _Judge:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=(theirs, folder, seed, case, 1, MEMORY), daemon=True)
+    process = context.Process(target=work, args=(theirs, folder, targets, seed, case, MEMORY), daemon=True)
     process.start()
     theirs.close()
-    return _Judge(process, ours, case, time.monotonic() + FIRST_SECONDS)
+    return _Judge(process, ours, targets, case, time.monotonic() + FIRST_SECONDS)
 
 
 def _end(judge: _Judge) -> None:
@@ -62,7 +66,7 @@ def _end(judge: _Judge) -> None:
 
 def _next(judge: _Judge) -> Outcome | None:
     """The next outcome; None when a case has only begun."""
-    name = target_of(judge.case).name
+    name = judge.targets[judge.case % len(judge.targets)].name
     if not judge.pipe.poll(max(0.0, judge.deadline - time.monotonic())):
         return Outcome(judge.case, name, None, "hang", f"longer than {SECONDS:.0f} s")
     try:
