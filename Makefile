@@ -3,7 +3,13 @@ PYTHON := .venv/bin/python
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 STAMP := .venv/.installed
 
-.PHONY: install demo test lint bench chaos clean
+# Tests wait for clusters half of the time: up to four processes share them out.
+PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
+# Rooms that need no cluster.
+QUICK := tests/kernels tests/em tests/apply tests/store tests/test_architecture.py tests/test_memory.py
+LOWEST := .venv-lowest
+
+.PHONY: install demo test quick lowest lint bench chaos fuzz clean
 
 install: $(STAMP)
 
@@ -20,7 +26,16 @@ demo: install
 	$(PYTHON) notebooks/demo.py
 
 test: install
-	$(PYTHON) -m pytest
+	$(PYTHON) $(PYTEST)
+
+quick: install
+	$(PYTHON) $(PYTEST) -q -m "not slow" $(QUICK)
+
+# The lowest versions that pyproject.toml allows, in an environment and with compiled code of their own.
+lowest: install
+	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) -m uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -e ".[dev]"
+	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/numba $(LOWEST)/bin/python $(PYTEST)
 
 lint: install
 	$(PYTHON) -m ruff check .
@@ -32,6 +47,9 @@ bench: install
 chaos: install
 	$(PYTHON) -m tests.chaos --report docs/results/chaos.md
 
+fuzz: install
+	$(PYTHON) -m tests.fuzz --report docs/results/fuzz.md
+
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
+	rm -rf .venv $(LOWEST) .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
