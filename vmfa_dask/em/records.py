@@ -28,8 +28,8 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "bool": lambda value: type(value) is bool,
     "str": lambda value: value in PHASES,
     "dict[str, float]": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
-    "tuple[int, ...]": lambda value: isinstance(value, list) and all(map(_is_count, value)),
-    "tuple[IterationRecord, ...]": lambda value: isinstance(value, list),
+    "tuple[int, ...]": lambda value: isinstance(value, list | tuple) and all(map(_is_count, value)),
+    "tuple[IterationRecord, ...]": lambda value: isinstance(value, list | tuple),
 }
 
 
@@ -112,7 +112,8 @@ class IterationRecord:
         ValueError
             Naming the field.
         """
-        unknown = isinstance(values, dict) and values.get("change", 0.0) is None
+        change = values.get("change", 0.0) if isinstance(values, dict) else 0.0
+        unknown = change is None or change != change  # the first versions wrote NaN all the same
         known = check_fields(cls, {**values, "change": 0.0} if unknown else values, f"record {number}")
         names = {name: tuple(known.get(name, ())) for name in ("dropped", "split")}
         return cls(**{**known, **names, "change": math.nan if unknown else known["change"]})
