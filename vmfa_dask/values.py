@@ -114,9 +114,10 @@ class Mixture:
         for name in ("weights", "offset", "means", "loadings", "noise_variances"):
             array = getattr(self, name)
             smallest = float(np.finfo(array.dtype).tiny) if name == "noise_variances" else -np.inf
-            good = np.isfinite(array) & (array >= smallest)
-            if not good.all():
-                place = tuple(np.argwhere(~good)[0].tolist())
+            # NaN comes out of both; nothing as large as the array is made.
+            low, high = (array.min(), array.max()) if array.size else (1.0, 1.0)
+            if not (np.isfinite(low) and np.isfinite(high) and low >= smallest):
+                place = tuple(np.argwhere(~(np.isfinite(array) & (array >= smallest)))[0].tolist())
                 kind = "a finite number" + (f" of at least {smallest:.3g}" if smallest > 0 else "")
                 raise ValueError(f"{name}{list(place)} is {array[place]}, expected {kind}")
         return self

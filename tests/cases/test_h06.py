@@ -233,7 +233,9 @@ def test_what_could_not_be_read_again_is_not_saved(tmp_path: Path, provenance: d
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("provenance", [{"a": float("nan")}, {"b": [float("inf"), (1, 2)]}, {"ü": "\u2028\ud800"}, {1: 2}])
+@pytest.mark.parametrize(
+    "provenance", [{"a": float("nan")}, {"b": [float("inf"), (1, 2)]}, {"ü": "\u2028\ud800"}, {1: 2}], ids=ascii
+)
 def test_provenance_of_any_plain_values_loads(tmp_path: Path, provenance: dict[str, Any]) -> None:
     MixtureModel.of(mixture()).save(tmp_path / "m", provenance=provenance)
     assert MixtureModel.load(tmp_path / "m").n_factors == 2

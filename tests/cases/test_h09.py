@@ -118,7 +118,8 @@ def test_folders_of_strangers_among_the_versions_stay(kept: Path, tmp_path: Path
 
 def damaged(content: bytes, draws: random.Random) -> bytes:
     """The same bytes with a bit flipped, cut, longer, or with brackets among them."""
-    place, how = draws.randrange(max(1, len(content))), draws.choice(["flip", "flip", "byte", "cut", "longer", "nested"])
+    place = draws.randrange(max(1, len(content)))
+    how = draws.choice(["flip", "flip", "byte", "cut", "longer", "nested"])
     if how in ("flip", "byte") and content:
         new = content[place] ^ (1 << draws.randrange(8)) if how == "flip" else draws.randrange(256)
         return content[:place] + bytes([new]) + content[place + 1 :]
