@@ -6,6 +6,8 @@ Sizes: C components, D features, H factors, C' kept components per row (`truncat
 
 from __future__ import annotations
 
+import math
+import operator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -81,17 +83,17 @@ class Mixture:
                 f"and loadings (C, H, D), found {self.loadings.shape}"
             )
         c, d = self.means.shape
-        object.__setattr__(self, "feature_shape", tuple(int(n) for n in self.feature_shape) or (d,))
+        object.__setattr__(self, "feature_shape", tuple(operator.index(n) for n in self.feature_shape) or (d,))
         if self.offset.size == 0:
             object.__setattr__(self, "offset", np.zeros(d))
         _expect("Mixture", "weights", self.weights.shape, (c,))
         _expect("Mixture", "loadings", self.loadings.shape, (c, self.loadings.shape[1], d))
         _expect("Mixture", "noise_variances", self.noise_variances.shape, (c, d))
         _expect("Mixture", "offset", self.offset.shape, (d,))
-        if int(np.prod(self.feature_shape)) != d:
+        if min(self.feature_shape) < 0 or math.prod(self.feature_shape) != d:
             raise ValueError(f"Mixture: feature_shape {self.feature_shape} does not hold the {d} features of means")
         if not np.all(self.noise_variances > 0):
-            raise ValueError("Mixture: noise_variances must be positive")
+            raise ValueError(f"Mixture: noise_variances must be positive, found {self.noise_variances.min()}")
         if not (np.all(self.weights >= 0) and np.isclose(self.weights.sum(), 1.0, atol=1e-6)):
             raise ValueError(f"Mixture: weights must be >= 0 and sum to 1, found a sum of {self.weights.sum()}")
         dtype = np.result_type(self.means, self.loadings, self.noise_variances)
@@ -100,6 +102,25 @@ class Mixture:
         for name in ("weights", "offset"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64))
         _freeze(self, ("weights", "means", "loadings", "noise_variances", "offset"))
+
+    def checked(self) -> Mixture:
+        """The same, once every number of it can be computed with.
+
+        Raises
+        ------
+        ValueError
+            Naming the parameter, the place, what was found and what is expected.
+        """
+        for name in ("weights", "offset", "means", "loadings", "noise_variances"):
+            array = getattr(self, name)
+            smallest = float(np.finfo(array.dtype).tiny) if name == "noise_variances" else -np.inf
+            # NaN comes out of both; nothing as large as the array is made.
+            low, high = (array.min(), array.max()) if array.size else (1.0, 1.0)
+            if not (np.isfinite(low) and np.isfinite(high) and low >= smallest):
+                place = tuple(np.argwhere(~(np.isfinite(array) & (array >= smallest)))[0].tolist())
+                kind = "a finite number" + (f" of at least {smallest:.3g}" if smallest > 0 else "")
+                raise ValueError(f"{name}{list(place)} is {array[place]}, expected {kind}")
+        return self
 
     def with_every_component_alive(self, n_rows: int) -> Mixture:
         """The same as the start of a run on `n_rows` rows: a component without rows counts as one row."""

@@ -16,6 +16,7 @@ import pytest
 import zarr
 from distributed import Client
 
+from tests.kept import as_format_1
 from tests.objects import environment_of, make_bucket, object_server
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_distributed, fit_local
@@ -152,9 +153,7 @@ def test_a_run_of_an_older_version_goes_on_and_is_watched_from_then_on(tmp_path:
     run = tmp_path / "run"
     fit_local(ROWS, **OPTIONS, run=str(run))
     (run / "data.json").unlink()
-    known = json.loads((run / "run.json").read_text())
-    del known["start"]
-    (run / "run.json").write_text(json.dumps(known))
+    as_format_1(run, lambda known: known.pop("start"))
     fit_local(ROWS, **{**OPTIONS, "max_iter": 3}, run=str(run))
     with pytest.raises(ValueError, match="rows within 301:302"):
         fit_local(corrected(), **{**OPTIONS, "max_iter": 3}, run=str(run))

@@ -15,6 +15,7 @@ import pytest
 from distributed import Client
 
 from tests.clusters import local_cluster
+from tests.kept import as_format_1
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import IterationRecord, fit_distributed, fit_local
 from vmfa_dask.em import plan
@@ -121,9 +122,7 @@ def test_a_run_goes_on_with_the_plan_it_was_begun_with(tmp_path: Path, monkeypat
 
 def test_a_setting_that_came_later_counts_when_it_is_chosen(tmp_path: Path) -> None:
     run = kept(tmp_path)
-    known = json.loads((run / "run.json").read_text())
-    del known["settings"]["chain_length"]
-    (run / "run.json").write_text(json.dumps(known))
+    as_format_1(run, lambda known: known["settings"].pop("chain_length"))
     assert len(fit_local(ROWS, **OPTIONS, max_iter=3, run=str(run)).history) == 6
     with pytest.raises(ValueError, match="settings chain_length is None, this call has 7"):
         fit_local(ROWS, **OPTIONS, max_iter=4, run=str(run), chain_length=7)

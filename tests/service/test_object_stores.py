@@ -23,6 +23,7 @@ from vmfa_dask.store import objects
 from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.store.places import place_at
 from vmfa_dask.store.runs import RunFolder, read_state
+from vmfa_dask.store.strict import sealed
 
 ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")
 OPTIONS: dict[str, Any] = {
@@ -114,12 +115,13 @@ def test_requests_that_fail_are_made_again(server: int, bucket: str, straight: b
 
 def test_a_write_whose_answer_was_lost_is_no_other_driver(server: int, bucket: str) -> None:
     lost: list[str] = []
+    written = json.dumps(sealed({"a": 1, "versions": {}, "run": None}), indent=1)
 
     def failure(method: str, path: str) -> int | None:
         """Let the write happen, and answer that it did not."""
         if method == "PUT" and path.endswith("state.json") and not lost:
             lost.append(path)
-            place_at(f"{bucket}/run").replace("state.json", '{\n "a": 1\n}')
+            place_at(f"{bucket}/run").replace("state.json", written)
             return 500
         return None
 

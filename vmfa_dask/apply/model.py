@@ -61,7 +61,7 @@ class MixtureModel:
         learn_weights: bool = True,
     ) -> None:
         arrays = (as_floats(means), as_floats(loadings), as_floats(noise_variances))
-        mixture = Mixture(np.asarray(weights, np.float64), *arrays, feature_shape)
+        mixture = Mixture(np.asarray(weights, np.float64), *arrays, feature_shape).checked()
         self._set(mixture, ModelType(covariance_type, noise, learn_weights))
 
     def _set(self, mixture: Mixture, model_type: ModelType) -> None:
@@ -80,7 +80,7 @@ class MixtureModel:
         alive = mixture.weights > 0
         parts = {name: getattr(mixture, name)[alive] for name in _NAMES}
         parts["weights"] = parts["weights"] / parts["weights"].sum()
-        return cls._holding(replace(mixture, **parts), model_type)
+        return cls._holding(replace(mixture, **parts).checked(), model_type)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"mixture": self.mixture, "type": self.type}  # not the means, which follow from the mixture

@@ -33,7 +33,8 @@ class ModelType:
             ("noise", NOISES),
             ("learn_weights", (True, False)),
         ):
-            if getattr(self, name) not in allowed:
+            value = getattr(self, name)
+            if value not in allowed or type(value) is not type(allowed[0]):
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {allowed}")
 
     def __str__(self) -> str:

@@ -70,9 +70,33 @@ class Plan:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Plan:
-        """The plan whose fields were written as JSON."""
-        ranges = {name: tuple((a, b) for a, b in values[name]) for name in ("groups", "component_blocks")}
+        """The plan whose fields were written as JSON.
+
+        Raises
+        ------
+        ValueError
+            Naming the field that holds something else.
+        """
+        if set(values) != {"groups", "block_rows", "tile_rows", "component_blocks"}:
+            raise ValueError(f"plan: holds {sorted(values)}, expected groups, block_rows, tile_rows, component_blocks")
+        for name in ("block_rows", "tile_rows"):
+            if type(values[name]) is not int or values[name] < 1:
+                raise ValueError(f"plan: {name} is {values[name]!r:.60}, expected a positive whole number")
+        ranges = {name: _ranges(name, values[name]) for name in ("groups", "component_blocks")}
         return cls(block_rows=values["block_rows"], tile_rows=values["tile_rows"], **ranges)
+
+
+def _ranges(name: str, values: Any) -> tuple[tuple[int, int], ...]:
+    """Ranges that follow each other from 0."""
+    end = 0
+    for value in values if isinstance(values, list) else []:
+        numbers = isinstance(value, list) and len(value) == 2 and all(type(n) is int for n in value)
+        if not numbers or value[0] != end or value[1] <= end:
+            raise ValueError(f"plan: {name} holds {value!r:.60}, expected a range that begins at {end}")
+        end = value[1]
+    if end == 0:
+        raise ValueError(f"plan: {name} is {values!r:.60}, expected ranges that begin at 0")
+    return tuple((a, b) for a, b in values)
 
 
 def _even(n: int, parts: int, unit: int) -> tuple[tuple[int, int], ...]:

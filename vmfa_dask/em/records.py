@@ -2,8 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
+
+# Phases of a run, in their order.
+PHASES = ("warm-up", "training", "final", "done")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+# What JSON holds of a field, by its annotation.
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    "int": _is_count,
+    "int | None": lambda value: value is None or _is_count(value),
+    "float": _is_number,
+    "float | None": lambda value: value is None or _is_number(value),
+    "bool": lambda value: type(value) is bool,
+    "str": lambda value: value in PHASES,
+    "dict[str, float]": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
+    "tuple[int, ...]": lambda value: isinstance(value, list | tuple) and all(map(_is_count, value)),
+    "tuple[IterationRecord, ...]": lambda value: isinstance(value, list | tuple),
+}
+
+
+def check_fields(kind: type[Any], values: Any, what: str) -> dict[str, Any]:
+    """Values of a dataclass as JSON holds them, once each is of the type of its field.
+
+    Raises
+    ------
+    ValueError
+        Naming the field, what was found and what is expected.
+    """
+    if not isinstance(values, dict):
+        raise ValueError(f"{what} is {values!r:.60}, expected an object")
+    known = {f.name: f for f in fields(kind)}
+    missing = [f.name for f in known.values() if f.default is MISSING and f.default_factory is MISSING]
+    for name in [name for name in missing if name not in values] + [name for name in values if name not in known]:
+        raise ValueError(f"{what}: the field {name!r:.60} is {'unknown' if name in values else 'missing'}")
+    for name, value in values.items():
+        if not _FITS[str(known[name].type)](value):
+            raise ValueError(f"{what}: {name} is {value!r:.60}, expected {known[name].type}")
+    return values
 
 
 @dataclass(frozen=True)
@@ -55,6 +102,21 @@ class IterationRecord:
             f"{self.joints_per_row:6.1f} joints/row  {self.rows_per_second:9.0f} rows/s  {self.seconds:6.2f} s  "
             f"{self.n_alive} components{dropped}{read}"
         )
+
+    @classmethod
+    def from_json(cls, values: Any, number: int) -> IterationRecord:
+        """The record with this number of a history that was written as JSON, which knows no NaN.
+
+        Raises
+        ------
+        ValueError
+            Naming the field.
+        """
+        change = values.get("change", 0.0) if isinstance(values, dict) else 0.0
+        unknown = change is None or change != change  # the first versions wrote NaN all the same
+        known = check_fields(cls, {**values, "change": 0.0} if unknown else values, f"record {number}")
+        names = {name: tuple(known.get(name, ())) for name in ("dropped", "split")}
+        return cls(**{**known, **names, "change": math.nan if unknown else known["change"]})
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for tables and files."""

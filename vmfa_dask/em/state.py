@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from vmfa_dask.em.context import Step
-from vmfa_dask.em.records import IterationRecord
+from vmfa_dask.em.records import PHASES, IterationRecord, check_fields
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
 
 # Changes of the free energy below this, in the units of `tol`, may come from rounding alone.
 _ROUNDING = {"float32": 1e-5, "float64": 1e-9}
-WARM_UP, TRAINING, FINAL, DONE = "warm-up", "training", "final", "done"
+WARM_UP, TRAINING, FINAL, DONE = PHASES
 
 
 @dataclass(frozen=True)
@@ -133,15 +133,17 @@ class RunState:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunState:
-        """The state that `as_dict` wrote."""
-        records = []
-        for record in values["records"]:
-            change = math.nan if record["change"] is None else record["change"]
-            names = {"dropped": tuple(record["dropped"]), "split": tuple(record.get("split", ()))}
-            records.append(IterationRecord(**{**record, **names, "change": change}))
-        return cls(**{**values, "records": tuple(records)})
+        """The state that `as_dict` wrote.
+
+        Raises
+        ------
+        ValueError
+            Naming the field that holds something else.
+        """
+        known = check_fields(cls, values, "the state")
+        records = [IterationRecord.from_json(record, k) for k, record in enumerate(known.get("records", []))]
+        return cls(**{**known, "records": tuple(records)})
 
 
 def _following(phase: str) -> str:
-    order = (WARM_UP, TRAINING, FINAL, DONE)
-    return order[order.index(phase) + 1]
+    return PHASES[PHASES.index(phase) + 1]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from typing import Any
@@ -22,7 +22,9 @@ from vmfa_dask.em.storage import PARAMETERS, POSTERIOR, START, Arrays, Storage
 from vmfa_dask.service.contents import recognize
 from vmfa_dask.service.inputs import BegunStart, describe_rows, describe_start
 from vmfa_dask.service.options import Options
+from vmfa_dask.store.run_files import IDENTITY, STATE, KeptState
 from vmfa_dask.store.runs import RunFolder
+from vmfa_dask.store.versions import block_name, digest_of
 
 logger = logging.getLogger(__name__)
 
@@ -40,15 +42,15 @@ class KeptRun:
     Parameters
     ----------
     folder : the run's folder, locked by this process
-    values : the state that was found there, if any
+    begun : the state that was found there, if any
     settings, plan : the run
     share : part of the time of the run that keeping it may take; 1 keeps every state
     """
 
     def __init__(
-        self, folder: RunFolder, values: dict[str, Any] | None, settings: Settings, plan: Plan, share: float
+        self, folder: RunFolder, begun: KeptState | None, settings: Settings, plan: Plan, share: float
     ) -> None:
-        self._folder, self._values, self._settings, self._plan = folder, values, settings, plan
+        self._folder, self._begun, self._settings, self._plan = folder, begun, settings, plan
         self.path = folder.path
         self.remote = "://" in folder.path
         self._durable = folder.versions()
@@ -68,10 +70,10 @@ class KeptRun:
     def attach(self, working: Storage) -> RunState | None:
         """Work with this storage from now on; the state to go on from, None where no pass was completed."""
         self._working = working
-        if self._values is None:
+        if self._begun is None:
             return None
-        state = RunState.from_dict(self._values)
-        self._copy(state, self._durable, working)
+        state = state_from(self.path, self._begun.values)
+        self._copy(state, self._durable, working, self._begun.versions)
         return state.reopened(self._settings)
 
     def keep(self, state: RunState) -> None:
@@ -96,8 +98,8 @@ class KeptRun:
         state, begin = self._latest, time.monotonic()
         if state is None:
             return
-        self._copy(state, self._working, self._durable)
-        self._folder.write_state(state.as_dict())
+        versions = self._copy(state, self._working, self._durable)
+        self._folder.write_state(state.as_dict(), versions)
         self._latest = None
         self._durable.keep_only(state.needed())
         self._last = time.monotonic()
@@ -105,31 +107,52 @@ class KeptRun:
 
     def begin_with(self, start: Start) -> None:
         """Begin with a start that is given whole; nothing happens where the run has begun."""
-        if self._values is None:
+        if self._begun is None:
             known: Arrays | None = {} if self._settings.standardize else None  # the driver surveys the rows
             write_given_start(self._durable, self._settings, self._plan, start, known)
             state = RunState.first(self._settings, self._settings.n_components)
-            self._folder.write_state(state.as_dict())
+            self._folder.write_state(state.as_dict(), self._copy(state, self._durable, None))
 
-    def _copy(self, state: RunState, source: Storage, target: Storage) -> None:
-        """Copy what a state needs.
+    def _copy(
+        self, state: RunState, source: Storage, target: Storage | None, expected: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Copy what a state needs, where there is a target.
+
+        Parameters
+        ----------
+        expected : digests of the blocks by their names; None where nothing is known of them
+
+        Returns
+        -------
+        Digests of the blocks.
 
         Raises
         ------
         ValueError
-            Naming what is missing.
+            Naming what is missing, or is not what the state was kept with.
         """
+        found = dict[str, str]()
         for kind, version in state.needed():
             for block, needed in self._blocks(kind, version):
+                name = block_name(kind, version, block)
+                what = f"{self.path}: {kind} of version {version}, block {block}"
+                if expected is not None and name not in expected and not needed:
+                    continue  # a driver was killed before the state that has it
                 try:
                     arrays = source.read(kind, version, block)
                 except KeyError as error:
-                    if not needed:
+                    if not needed and expected is None:
                         continue
+                    raise ValueError(f"{what} is missing; the run is incomplete") from error
+                found[name] = digest_of(arrays)
+                if expected is not None and found[name] != expected.get(name):
                     raise ValueError(
-                        f"{self.path}: {kind} of version {version}, block {block} is missing; the run is incomplete"
-                    ) from error
-                target.write(kind, version, block, {name: array.view() for name, array in arrays.items()})
+                        f"{what} is damaged, or of another run or pass: it is not what {STATE} was kept with; "
+                        "restore the whole folder from one copy"
+                    )
+                if target is not None:
+                    target.write(kind, version, block, {name: array.view() for name, array in arrays.items()})
+        return found
 
     def _blocks(self, kind: str, version: int) -> list[tuple[int, bool]]:
         """Blocks of a version, and whether each must be there.
@@ -147,6 +170,20 @@ class KeptRun:
         if self._settings.empty_components == "split":
             beside.append((n_blocks + 1, False))
         return [(block, True) for block in range(n_blocks)] + beside
+
+
+def state_from(path: str, values: dict[str, Any]) -> RunState:
+    """The state that the run at a path keeps.
+
+    Raises
+    ------
+    ValueError
+        Naming the file and the field that holds something else.
+    """
+    try:
+        return RunState.from_dict(values)
+    except ValueError as error:
+        raise ValueError(f"{path}/{STATE}: damaged: {error}; restore the file from a copy") from error
 
 
 @contextmanager
@@ -172,25 +209,50 @@ def kept_run(
         folder.check_space(kept_bytes(rows, settings))
         known = folder.begun() or {}
         if "plan" in known:
-            plan = _same_plan(folder.path, Plan.from_dict(known["plan"]), plan, options.n_groups)
+            plan = _same_plan(folder.path, _stored_plan(folder.path, known), plan, options.n_groups)
         begin = describe_start(start)
-        _check_same_start(folder.path, known.get("start", begin)["digest"], begin["digest"])
+        _check_same_start(folder.path, known.get("start", begin).get("digest"), begin["digest"])
         identity = {
             "settings": _fixed(settings, known.get("settings", {})),
             "data": describe_rows(rows),
             "plan": asdict(plan),
             "start": begin,
         }
-        values = folder.begin(identity, options.resume, lambda seen: recognize(folder.path, rows, plan, seen))
-        if values is not None:
-            logger.info("%s: going on after %d passes", folder.path, len(values["records"]))
+        begun = folder.begin(identity, options.resume, lambda seen: recognize(folder.path, rows, plan, seen))
+        if begun is not None:
+            logger.info("%s: going on after %d passes", folder.path, len(state_from(folder.path, begun.values).records))
         try:
-            yield KeptRun(folder, values, settings, plan, options.checkpoint_share), plan
+            yield KeptRun(folder, begun, settings, plan, options.checkpoint_share), plan
         except BaseException:
             folder.give_up()
             raise
     finally:
         folder.release()
+
+
+def _stored_plan(path: str, known: dict[str, Any]) -> Plan:
+    """The plan that a run was begun with.
+
+    Raises
+    ------
+    ValueError
+        When it is none, or not one for the rows and components of the run.
+    """
+    try:
+        plan = Plan.from_dict(known["plan"])
+    except ValueError as error:
+        raise ValueError(f"{path}/{IDENTITY}: damaged: {error}; restore the file from a copy") from error
+    sizes = {
+        "n_rows": (plan.n_rows, known.get("data", {}).get("n_rows")),
+        "n_components": (plan.component_blocks[-1][1], known.get("settings", {}).get("n_components")),
+    }
+    for name, (cut, stated) in sizes.items():
+        if cut != stated:
+            raise ValueError(
+                f"{path}/{IDENTITY}: damaged: its plan cuts {cut}, and {name} is {stated!r}; "
+                "restore the file from a copy"
+            )
+    return plan
 
 
 def _same_plan(path: str, stored: Plan, made: Plan, n_groups: int | None) -> Plan:

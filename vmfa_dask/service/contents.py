@@ -17,6 +17,7 @@ from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.rows import Rows, RowSource, n_features_of, read_ahead
 from vmfa_dask.store.contents import stamps_of
 from vmfa_dask.store.rows import ZarrRows, open_array
+from vmfa_dask.store.run_files import CONTENTS
 from vmfa_dask.store.scratch import in_scratch
 
 # Data up to this size is compared row by row when a run goes on, whatever its files say: it takes a moment.
@@ -53,6 +54,11 @@ def recognize(path: str, rows: RowSource, plan: Plan, known: Mapping[str, Any] |
             "checksums": _checksums(rows, plan, min(rows.n_rows, _MOST_RANGES)) if whole else None,
         }
     before, sums = known.get("objects"), known.get("checksums")
+    listed = sums is None or (isinstance(sums, list) and 0 < len(sums) <= rows.n_rows)
+    if not listed or not isinstance(before, dict | None):
+        raise ValueError(
+            f"{path}/{CONTENTS}: damaged: objects or checksums are none of this run; restore the file from a copy"
+        )
     changed = _changed(before, objects)
     if sums is None:
         if changed:

@@ -13,7 +13,7 @@ from typing import Any
 from vmfa_dask.cluster.clients import connect
 from vmfa_dask.cluster.drivers import find_driver
 from vmfa_dask.em.records import IterationRecord
-from vmfa_dask.em.state import RunState
+from vmfa_dask.service.checkpoints import state_from
 from vmfa_dask.service.training import Fit
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.runs import read_state, request_stop
@@ -40,7 +40,7 @@ class DetachedRun:
     def records(self) -> tuple[IterationRecord, ...]:
         """Records of the passes that the run's folder keeps by now."""
         values = read_state(self.run)
-        return RunState.from_dict(values).records if values else ()
+        return state_from(self.run, values).records if values else ()
 
     def stop(self) -> None:
         """Ask the driver to stop after the pass in work; `result` then raises `RunStopped`, and the run can go on."""

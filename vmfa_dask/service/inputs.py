@@ -88,11 +88,18 @@ def given_start(start: Start | Mixture | MixtureModel | BegunStart | None) -> St
     ------
     TypeError
         When it is none.
+    ValueError
+        Naming a parameter that cannot be computed with.
     """
     if isinstance(start, MixtureModel):
         start = start.mixture
     if isinstance(start, Mixture):
-        return Start(start)
+        start = Start(start)
+    if isinstance(start, Start):
+        try:
+            start.mixture.checked()
+        except ValueError as error:
+            raise ValueError(f"start.mixture: {error}") from error
     if start is not None and not isinstance(start, Start | BegunStart):
         raise TypeError(
             f"start: found {type(start).__module__}.{type(start).__name__}, expected a model, a Mixture or a Start"

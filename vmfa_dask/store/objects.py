@@ -1,7 +1,7 @@
 """Object stores (S3 and its like): rows are read from them, and runs kept in them.
 
 They have no renames and no locks: files are written as whole objects, and those that mark what is complete by
-conditional writes. May import: zarr, obstore.
+conditional writes. May import: zarr, obstore, store.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any
+
+from vmfa_dask.store.strict import MOST_TEXT, as_text, check_length
 
 # Schemes that `obstore` opens; zarr hands any other one to `fsspec`.
 OBJECT_STORES = ("s3", "s3a", "gs", "az", "adl", "abfs", "abfss")
@@ -63,14 +65,22 @@ class ObjectPlace:
 
     def read(self, name: str) -> str | None:
         """Text of an object; its version is remembered."""
+        content, self._seen[name] = self._get(name, MOST_TEXT)
+        return None if content is None else as_text(content, f"{self.path}/{name}")
+
+    def fetch(self, name: str, most: int) -> bytes | None:
+        """Bytes of an object."""
+        return self._get(name, most)[0]
+
+    def _get(self, name: str, most: int) -> tuple[bytes | None, str | None]:
+        """Bytes and tag of an object; None where there is none."""
         with _errors_of_store(f"{self.path}/{name}", "cannot be read"):
             try:
                 found = self._store.get(name)
             except FileNotFoundError:
-                self._seen[name] = None
-                return None
-            self._seen[name] = found.meta["e_tag"]
-            return bytes(found.bytes()).decode()
+                return None, None
+            check_length(f"{self.path}/{name}", found.meta["size"], most)
+            return bytes(found.bytes()), found.meta["e_tag"]
 
     def replace(self, name: str, text: str) -> None:
         """By a conditional write.

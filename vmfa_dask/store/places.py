@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 from vmfa_dask.store.objects import OBJECT_STORES, ObjectPlace, is_object_store
+from vmfa_dask.store.strict import MOST_TEXT, as_text, read_regular
 
 
 def locate(path: str | os.PathLike[str]) -> str:
@@ -75,6 +76,10 @@ class Place(Protocol):
         """Text of a file, None when there is none."""
         ...
 
+    def fetch(self, name: str, most: int) -> bytes | None:
+        """Bytes of a file, None when there is none; ValueError where there are more than `most`, or it is no file."""
+        ...
+
     def replace(self, name: str, text: str) -> None:
         """Write a file whole, in place of the one that was there."""
         ...
@@ -134,11 +139,12 @@ class FolderPlace:
 
     def read(self, name: str) -> str | None:
         """Text of a file."""
-        try:
-            with open(self.target(name), encoding="utf-8") as file:
-                return file.read()
-        except FileNotFoundError:
-            return None
+        content = self.fetch(name, MOST_TEXT)
+        return None if content is None else as_text(content, self.target(name))
+
+    def fetch(self, name: str, most: int) -> bytes | None:
+        """Bytes of a regular file."""
+        return read_regular(self.target(name), most)
 
     def replace(self, name: str, text: str) -> None:
         """By a rename, once the text is on the disk."""

@@ -10,20 +10,34 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from vmfa_dask.store.places import FolderPlace, Place, place_at
+from vmfa_dask.store.places import FolderPlace, place_at
+from vmfa_dask.store.run_files import (
+    CONTENTS,
+    FORMAT,
+    FORMAT_VERSION,
+    IDENTITY,
+    STATE,
+    Identity,
+    KeptState,
+    contents_of,
+    identity_of,
+    state_of,
+    written_identity,
+)
+from vmfa_dask.store.strict import digest, sealed
 from vmfa_dask.store.versions import ZarrStorage
 
-FORMAT, FORMAT_VERSION = "vmfa_dask.run", 1
 RESUME = ("auto", "never", "require")
-_IDENTITY, _CONTENTS, _STATE, _STOP = "run.json", "data.json", "state.json", "stop"
+_STOP = "stop"
 # What is compared last: it tells that data changed, and not where.
 _VAGUE = "sample"
 _VERSIONS, _EXCHANGE = "versions", "exchange-"
+__all__ = ["FORMAT", "FORMAT_VERSION", "RESUME", "RunFolder", "read_settings", "read_state", "request_stop"]
 
 
 def request_stop(path: str) -> None:
@@ -32,29 +46,26 @@ def request_stop(path: str) -> None:
 
 
 def read_state(path: str) -> dict[str, Any] | None:
-    """Where the run at a path or URL stands: the last state that a driver kept, or None."""
-    return _read(place_at(path), _STATE)
+    """Where the run at a path or URL stands: the last state that a driver kept, or None.
+
+    Raises
+    ------
+    ValueError
+        Naming the file when it is damaged or of another run.
+    """
+    place = place_at(path)
+    found = state_of(place, identity_of(place))
+    return None if found is None else found.values
 
 
 def read_settings(path: str) -> dict[str, Any]:
     """Settings that the run at a path or URL was begun with; empty where there is none, or no place for one."""
     try:
-        known = _read(place_at(path), _IDENTITY)
+        known = identity_of(place_at(path))
     except OSError:  # `RunFolder` says what is wrong with the place
         return {}
-    settings = known.get("settings") if isinstance(known, dict) else None
-    return dict(settings) if isinstance(settings, dict) else {}
-
-
-def _read(place: Place, name: str) -> dict[str, Any] | None:
-    text = place.read(name)
-    if text is None:
-        return None
-    try:
-        values: dict[str, Any] = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{place.path}/{name}: not readable as JSON; the run is damaged") from error
-    return values
+    settings = known.values.get("settings") if known is not None else None
+    return dict(settings or {})
 
 
 class RunFolder:
@@ -78,6 +89,7 @@ class RunFolder:
         self.path = self._place.path
         self._place.probe()
         self._lock: FileLock | None = None
+        self._known: Identity | None = None
         if isinstance(self._place, FolderPlace):
             self._lock = FileLock(self._place.target("run.lock"))
             try:
@@ -126,7 +138,7 @@ class RunFolder:
         identity: dict[str, Any],
         resume: str,
         recognize: Callable[[dict[str, Any] | None], dict[str, Any]] = lambda known: {},
-    ) -> dict[str, Any] | None:
+    ) -> KeptState | None:
         """Create the run, or find where it stands.
 
         Parameters
@@ -156,18 +168,19 @@ class RunFolder:
             if resume == "require":
                 raise FileNotFoundError(f"{self.path}: no run is stored there, and resume='require'")
             self._place.remove(_VERSIONS)  # of a run that ended before it had a state
-            self._replace(_CONTENTS, recognize(None))
-            self._replace(_IDENTITY, {"format": {"name": FORMAT, "version": FORMAT_VERSION}, **identity})
+            self._replace(CONTENTS, recognize(None))
+            self._known = Identity(identity, FORMAT_VERSION, digest(identity))
+            self._replace(IDENTITY, written_identity(self._known))
             return None
         if resume == "never":
             raise FileExistsError(f"{self.path}: a run is stored there, and resume='never'")
         self._compare(known, identity, leave_out=_VAGUE)
-        contents = _read(self._place, _CONTENTS)
+        contents = contents_of(self._place, self._known)
         found = json.loads(json.dumps(recognize(contents)))
         self._compare(known, identity)
         if found != contents:
-            self._replace(_CONTENTS, found)
-        return _read(self._place, _STATE)
+            self._replace(CONTENTS, found)
+        return state_of(self._place, self._known)
 
     def begun(self) -> dict[str, Any] | None:
         """What the run in this folder is, where there is one with a state.
@@ -176,14 +189,14 @@ class RunFolder:
         driver may be at work on the first state just now.
         """
         known = self.identity()
-        empty = known is not None and self._lock is not None and self._place.read(_STATE) is None
+        empty = known is not None and self._lock is not None and self._place.read(STATE) is None
         return None if empty else known
 
     def give_up(self) -> None:
         """Leave no trace of what the run is where it has no state: nothing was done, so any run may begin here."""
-        if self._place.read(_STATE) is None:
-            self._place.take(_IDENTITY)
-            self._place.take(_CONTENTS)
+        if self._place.read(STATE) is None:
+            self._place.take(IDENTITY)
+            self._place.take(CONTENTS)
 
     def identity(self) -> dict[str, Any] | None:
         """What the run in this folder is, as it was begun; None where there is none.
@@ -193,19 +206,12 @@ class RunFolder:
         ValueError
             When the file is gone or damaged, or of a format that this version does not know.
         """
-        known = _read(self._place, _IDENTITY)
-        if known is None:
-            if self._place.read(_STATE) is not None:
-                raise ValueError(f"{self.path}: {_IDENTITY} is missing beside {_STATE}; the run is damaged")
+        self._known = identity_of(self._place)
+        if self._known is None:
+            if self._place.read(STATE) is not None:
+                raise ValueError(f"{self.path}: {IDENTITY} is missing beside {STATE}; the run is damaged")
             return None
-        found = known.pop("format", None) or {}
-        version = found.get("version")
-        if found.get("name") != FORMAT or not isinstance(version, int) or version > FORMAT_VERSION:
-            raise ValueError(
-                f"{self.path}: its format version is {version}, this version of vmfa_dask reads up to "
-                f"{FORMAT_VERSION}; update vmfa_dask to go on with it"
-            )
-        return known
+        return self._known.values
 
     def stop_requested(self) -> bool:
         """Whether somebody asked for the end of the run; asked once, answered once."""
@@ -222,9 +228,20 @@ class RunFolder:
                         f"this call has {here.get(name)!r}; use another folder, or the same numbers and data"
                     )
 
-    def write_state(self, state: dict[str, Any]) -> None:
-        """Move the marker: what `state` names must be written before."""
-        self._replace(_STATE, state)
+    def write_state(self, state: dict[str, Any], versions: Mapping[str, str] | None = None) -> None:
+        """Move the marker: what `state` names must be written before.
+
+        Parameters
+        ----------
+        state : plain values
+        versions : digests of the stored blocks that it needs, by their names
+        """
+        known = self._known
+        self._replace(STATE, {**state, "versions": dict(versions or {}), "run": known.mark if known else None})
+        if known is not None and known.version < FORMAT_VERSION:  # run.json last: it says that all have checksums
+            self._replace(CONTENTS, contents_of(self._place, known) or {})
+            self._known = Identity(known.values, FORMAT_VERSION, known.mark)
+            self._replace(IDENTITY, written_identity(self._known))
 
     def _replace(self, name: str, values: dict[str, Any]) -> None:
-        self._place.replace(name, json.dumps(values, indent=1, allow_nan=False))
+        self._place.replace(name, json.dumps(sealed(values), indent=1, allow_nan=False))

@@ -2,7 +2,7 @@
 
 A folder carries a mark that says which process of which machine made it, and a lock that this process holds while it
 lives. Nothing else is ever removed: no folder without the mark, of another user, of another machine, or of a process
-that may live. May import: filelock.
+that may live. May import: filelock, store.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from vmfa_dask.store.strict import as_json, as_text, read_regular
+
 logger = logging.getLogger("vmfa_dask")
 
 _PREFIX = "vmfa-"
 _MARK, _LOCK = "scratch.json", "scratch.lock"
 _FORMAT = "vmfa_dask.scratch"
+_MOST_BYTES = 2**16  # of a mark
 
 
 @contextmanager
@@ -83,11 +86,11 @@ def _write_mark(folder: str, locked: bool) -> None:
 
 def _read_mark(folder: str) -> dict[str, Any] | None:
     try:
-        with open(os.path.join(folder, _MARK), encoding="utf-8") as file:
-            mark = json.load(file)
+        content = read_regular(os.path.join(folder, _MARK), _MOST_BYTES)
+        mark = as_json(as_text(content, folder), folder) if content is not None else {}
     except (OSError, ValueError):
         return None
-    return mark if isinstance(mark, dict) and mark.get("format") == _FORMAT else None
+    return mark if mark.get("format") == _FORMAT else None
 
 
 def _owner(pid: int) -> dict[str, Any]:

@@ -14,8 +14,9 @@ import zarr
 from numpy.typing import NDArray
 from zarr.errors import ContainsGroupError
 
-from vmfa_dask.store.arrays import open_group, read_array, write_array
+from vmfa_dask.store.arrays import describe, read_array, read_group, write_array
 from vmfa_dask.store.places import Place
+from vmfa_dask.store.strict import digest
 
 Arrays = Mapping[str, NDArray[Any]]
 _NAMES = "arrays"
@@ -28,6 +29,16 @@ _DIMENSIONS = {
     "neighbors": ("component", "neighbor"),
     "components": ("row", "kept"),
 }
+
+
+def block_name(kind: str, version: int, block: int) -> str:
+    """Where a block lies, relative to the place of all versions."""
+    return f"{kind}/{version:06d}/{block:05d}"
+
+
+def digest_of(arrays: Arrays) -> str:
+    """What a block is recognised by: a hash of names, dtypes, shapes and checksums of its arrays."""
+    return digest(describe(arrays))
 
 
 class Versions:
@@ -50,7 +61,7 @@ class Versions:
         return f"{kind}/{version:06d}"
 
     def _name(self, kind: str, version: int, block: int) -> str:
-        return f"{self._version(kind, version)}/{block:05d}"
+        return block_name(kind, version, block)
 
     def _write(self, kind: str, target: Any, arrays: Arrays) -> None:
         raise NotImplementedError
@@ -95,8 +106,9 @@ class ZarrStorage(Versions):
     def write(self, kind: str, version: int, block: int, arrays: Arrays) -> None:
         """Write a block, and the groups around it, through which xarray finds it."""
         for name in {"", kind, self._version(kind, version)} - self._groups:
-            with self.place.writing(name), suppress(ContainsGroupError):  # another task made it just now
-                zarr.open_group(self.place.target(name), mode="a")
+            if read_group(self.place, name) is None:
+                with self.place.writing(name), suppress(ContainsGroupError):  # another task made it just now
+                    zarr.open_group(self.place.target(name), mode="a", zarr_format=3)
             self._groups.add(name)
         super().write(kind, version, block, arrays)
 
@@ -114,19 +126,19 @@ class ZarrStorage(Versions):
             write_array(group, name, array, named)
 
     def _read(self, name: str) -> Arrays:
-        where = f"{self.place.path}/{name}"
-        try:
-            group = open_group(where, self.place.target(name))
-        except FileNotFoundError as error:
-            raise KeyError(where) from error
+        attributes = read_group(self.place, name)
+        if attributes is None:
+            raise KeyError(f"{self.place.path}/{name}")
         # Runs of the first days of format 1 do not say what belongs to them.
-        names: Any = group.attrs.get(_NAMES) or sorted(self.place.children(name))
-        return {name: read_array(group, name, where) for name in names}
+        names = attributes.get(_NAMES) or sorted(self.place.children(name))
+        if not isinstance(names, list) or not all(isinstance(array, str) for array in names):
+            raise ValueError(f"{self.place.path}/{name}: damaged: {_NAMES} are {names!r:.60}, expected a list of names")
+        return {array: read_array(self.place, name, array) for array in names}
 
     def keep_only(self, needed: Iterable[tuple[str, int]]) -> None:
         """Remove every version but the (kind, version) pairs that are needed."""
         wanted = {(kind, f"{version:06d}") for kind, version in needed}
         for kind in {kind for kind, _ in wanted}:
             for version in self.place.children(kind):
-                if (kind, version) not in wanted:
+                if (kind, version) not in wanted and version.isdecimal():
                     self.discard(kind, int(version))
