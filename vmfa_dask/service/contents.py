@@ -16,7 +16,8 @@ import numpy as np
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.rows import Rows, RowSource, n_features_of, read_ahead
 from vmfa_dask.store.contents import stamps_of
-from vmfa_dask.store.rows import ZarrRows, open_array
+from vmfa_dask.store.opening import open_array
+from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.store.scratch import in_scratch
 
 # Data up to this size is compared row by row when a run goes on, whatever its files say: it takes a moment.
