@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def test_a_deleted_chunk_is_named(
     path = write_store(tmp_path / "x.zarr", ROWS, 100, **layout)
     assert np.isfinite(fit_distributed(path, client=in_process, **OPTIONS).model.score(ROWS))
     (tmp_path / "x.zarr" / lost).unlink()
-    for fit in (fit_local, fit_distributed):
+    for fit in (fit_local, functools.partial(fit_distributed, client=in_process)):
         with pytest.raises(ValueError, match=rf"x.zarr: .*{found}; Zarr reads them as .*0.0.*missing_chunks='fill'"):
             fit(path, **OPTIONS)
     with caplog.at_level(logging.WARNING, "vmfa_dask"):
