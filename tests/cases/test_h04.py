@@ -99,6 +99,13 @@ def flipped(content: bytes, at: int, bit: int) -> bytes:
     return bytes(changed)
 
 
+def read_or_refused(rows: ZarrRows) -> tuple[Any, str | None]:
+    try:
+        return rows.read(0, 600), None
+    except OSError as error:
+        return None, str(error)
+
+
 FAULTS: dict[str, Callable[[bytes, bytes], list[bytes]]] = {
     "empty": lambda content, other: [b""],
     "cut": lambda content, other: [content[:n] for n in (1, 10, 15, 17, len(content) // 2, len(content) - 1)],
@@ -122,15 +129,12 @@ def test_a_damaged_chunk_is_refused_or_read_as_it_was(tmp_path: Path, layout: st
         chunk.write_bytes(content)
         rows = ZarrRows(str(path))
         rows.read(0, CHUNK)  # what is in the buffers now is another chunk
-        try:
-            found = rows.read(0, 600)
-        except OSError as error:
-            assert f"x.zarr: rows 0:600 cannot be read: chunk {key}" in str(error)
-            assert "\n" not in str(error)
-        else:
-            # Without a checksum, numbers alone may be others: raw ones, and blocks whose places in a chunk were changed.
-            if not (plain and fault in ("zeros", "flipped header")):
-                np.testing.assert_array_equal(found, ROWS, err_msg=f"{layout}: {fault} of {len(content)} bytes")
+        found, refusal = read_or_refused(rows)
+        if refusal is not None:
+            assert f"x.zarr: rows 0:600 cannot be read: chunk {key}" in refusal
+            assert "\n" not in refusal
+        elif not (plain and fault in ("zeros", "flipped header")):  # what has no checksum may hold other numbers
+            np.testing.assert_array_equal(found, ROWS, err_msg=f"{layout}: {fault} of {len(content)} bytes")
         chunk.write_bytes(whole)
 
 
@@ -243,7 +247,7 @@ def test_a_chunk_that_its_shard_leaves_out_is_missing(tmp_path: Path, layout: st
         expected = ROWS.copy()
         expected[300:350] = 0
         np.testing.assert_array_equal(filled, expected[start:stop])
-    with pytest.raises(ValueError, match=r"x.zarr: 1 chunks inside of shards are not stored, the first 1 in chunk c/1/0"):
+    with pytest.raises(ValueError, match=r"1 chunks inside of shards are not stored, the first 1 in chunk c/1/0"):
         fit_local(str(path), **OPTIONS)
 
 

@@ -55,10 +55,19 @@ def completeness_of(array: zarr.Array[Any]) -> Completeness:
     n_missing = grid.n_objects - len(inside)
     first = None
     if n_missing:  # found after as many steps as there are objects, however large the grid is
-        every = itertools.product(*map(range, grid.lengths))
+        every = (_nth_place(n, grid.lengths) for n in itertools.count())
         first = next(place for place in every if place not in inside)
     beyond = tuple(sorted(places[place] for place in places.keys() - inside))
     return Completeness(n_missing, first, beyond, _left_out(array, {place: places[place] for place in inside}))
+
+
+def _nth_place(n: int, lengths: tuple[int, ...]) -> tuple[int, ...]:
+    """The n-th place of a grid, the last axis first; nothing is made for each of its places."""
+    place: list[int] = []
+    for length in reversed(lengths):
+        n, at = divmod(n, length)
+        place.insert(0, at)
+    return tuple(place)
 
 
 def _left_out(array: zarr.Array[Any], places: dict[tuple[int, ...], str]) -> tuple[tuple[str, int], ...]:

@@ -79,10 +79,10 @@ def _of_folder(root: str) -> dict[str, Stamp]:
         with os.scandir(os.path.join(root, below)) as entries:
             for entry in entries:
                 key = f"{below}{entry.name}"
-                if entry.is_dir():
-                    folders.append(f"{key}/")
-                    continue
                 try:
+                    if entry.is_dir():
+                        folders.append(f"{key}/")
+                        continue
                     about = entry.stat()
                 except OSError:
                     continue
