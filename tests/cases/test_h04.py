@@ -39,6 +39,7 @@ LAYOUTS: dict[str, Callable[[], dict[str, Any]]] = {
     "raw, swapped": lambda: {**V3, "compressors": None, "serializer": BytesCodec(endian="big")},
     "raw, parts of rows": lambda: {"chunks": (CHUNK, 3), "compressors": None},
     "zstd": lambda: {**V3, "compressors": ZstdCodec()},
+    "zstd with checksum": lambda: {**V3, "compressors": ZstdCodec(checksum=True)},
     "zstd, parts of rows": lambda: {"chunks": (CHUNK, 3), "compressors": ZstdCodec()},
     "blosc lz4": lambda: {**V3, "compressors": BloscCodec(cname="lz4", typesize=4)},
     "blosc zstd": lambda: {**V3, "compressors": BloscCodec(cname="zstd", typesize=4)},
@@ -145,6 +146,18 @@ def test_a_checksum_finds_every_flipped_bit(tmp_path: Path, layout: str) -> None
     for at in range(0, len(content), 101):
         chunk.write_bytes(flipped(content, at, at % 8))
         with pytest.raises(OSError, match=r"cannot be read: chunk c/1/0"):
+            ZarrRows(str(path)).read(0, 600)
+
+
+@pytest.mark.parametrize(
+    "layout", ["zstd with checksum", "gzip", "sharded gzip", "zlib of format 2", "bz2 of format 2", "lzma of format 2"]
+)
+def test_codecs_with_checksums_find_flipped_bits_behind_their_header(tmp_path: Path, layout: str) -> None:
+    path = write(tmp_path / "x.zarr", layout)
+    chunk, content = chunk_of(path), chunk_of(path).read_bytes()
+    for at in range(16, len(content), 97):
+        chunk.write_bytes(flipped(content, at, at % 8))
+        with pytest.raises(OSError, match=rf"cannot be read: chunk {chunk.relative_to(path)}"):
             ZarrRows(str(path)).read(0, 600)
 
 

@@ -40,6 +40,14 @@ def open_array(url: str, name: str | None = None) -> zarr.Array[Any]:
     """
     store = _store_of(url)
     try:
+        return _unguarded(_opened(url, name, store))
+    except BaseException:
+        _close(store)
+        raise
+
+
+def _opened(url: str, name: str | None, store: Any) -> zarr.Array[Any]:
+    try:
         node = zarr.open(store, mode="r")
         if isinstance(node, zarr.Group):
             node = chosen_member(url, node, name)
@@ -59,7 +67,13 @@ def open_array(url: str, name: str | None = None) -> zarr.Array[Any]:
             f"{url}: its metadata are damaged, or of a kind that Zarr does not know: {type(error).__name__}: {said}; "
             "restore them from a copy, or write the array again"
         ) from error
-    return _unguarded(node)
+    return node
+
+
+def _close(store: Any) -> None:
+    """Close the file of an archive that nobody will read."""
+    if isinstance(store, MetadataStore) and isinstance(store.inner, ZipStore) and store.inner._is_open:
+        store.inner.close()
 
 
 def _store_of(url: str) -> Any:
