@@ -113,7 +113,7 @@ FAULTS: dict[str, Callable[[bytes, bytes], list[bytes]]] = {
     "longer": lambda content, other: [content + b"\0", content + content, content + bytes(1000)],
     "another size": lambda content, other: [other],
     "zeros": lambda content, other: [bytes(len(content))],
-    "flipped header": lambda content, other: [flipped(content, at, bit) for at in range(16) for bit in (0, 3, 7)],
+    "flipped header": lambda content, other: [flipped(content, at, at % 8) for at in range(16)],
 }
 
 

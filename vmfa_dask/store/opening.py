@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from typing import Any
 
 import zarr
@@ -18,6 +19,11 @@ from vmfa_dask.store.metadata import BadMetadata, MetadataStore
 from vmfa_dask.store.objects import is_object_store, zarr_target
 from vmfa_dask.store.regular import irregular
 
+# What Zarr raises over metadata that it cannot make an array of. Errors of a store itself are others, and stay.
+_OF_METADATA = (
+    ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 # Codecs that make objects of Python out of bytes: numbers need none of them, and `pickle` runs what the bytes say.
 _OF_OBJECTS = ("pickle", "json2", "msgpack2", "vlen-utf8", "vlen-bytes", "vlen-array", "categorize")
 
@@ -57,9 +63,9 @@ def _opened(url: str, name: str | None, store: Any) -> zarr.Array[Any]:
         _ = node.chunks, node.shards, node.dtype  # grids that are not regular have none
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{url}: no Zarr array or group is stored there") from error
-    except (MemoryError, OSError, ImportError, BadMetadata):
+    except BadMetadata:
         raise
-    except Exception as error:
+    except _OF_METADATA as error:
         if isinstance(error, ValueError) and str(error).startswith(url):
             raise
         said = (str(error).splitlines() or [""])[0]
