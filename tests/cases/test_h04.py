@@ -249,6 +249,18 @@ def test_an_index_that_contradicts_itself_is_refused(tmp_path: Path, layout: str
             ZarrRows(str(path), missing=missing).read(start, stop)
 
 
+@pytest.mark.parametrize("at", [0, 7, 1200, 3000])
+@pytest.mark.parametrize("n", [1, 24, 68])
+def test_bytes_put_into_a_raw_shard_are_refused(tmp_path: Path, at: int, n: int) -> None:
+    """They would shift the numbers behind them."""
+    path = write(tmp_path / "x.zarr", "sharded raw")
+    content = chunk_of(path).read_bytes()
+    chunk_of(path).write_bytes(content[:at] + bytes(n) + content[at:])
+    for start, stop in ((200, 400), (300, 350)):
+        with pytest.raises(OSError, match=r"chunk c/1/0 has bytes between or behind its chunks of 1200 bytes"):
+            ZarrRows(str(path)).read(start, stop)
+
+
 @pytest.mark.parametrize("layout", SHARDED)
 def test_a_chunk_that_its_shard_leaves_out_is_missing(tmp_path: Path, layout: str) -> None:
     path = write(tmp_path / "x.zarr", layout)

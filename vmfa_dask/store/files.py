@@ -85,6 +85,11 @@ class ChunkFiles:
         start, length = self._index(file, number)[chunk].tolist()
         return None if start == _NOT_STORED else (start, length)
 
+    def rest(self, file: int, n_bytes: int) -> int:
+        """Bytes of a file beside its index that make no whole chunk of `n_bytes`."""
+        of_index = 0 if self._layout is None else self._layout.n_bytes
+        return (os.fstat(file).st_size - of_index) % n_bytes
+
     def _index(self, file: int, number: int) -> NDArray[np.uint64]:
         """Place and length of each chunk of a shard, (chunks, 2), read and checked once."""
         assert self._layout is not None

@@ -104,6 +104,10 @@ class FlatFiles:
             raise ChunkDamaged(
                 f"chunk {self._files.key(number)} {short}holds {found[1]} bytes{what}, expected {expected}"
             )
+        if self._files.rest(file, expected):
+            raise ChunkDamaged(
+                f"chunk {self._files.key(number)} has bytes between or behind its chunks of {expected} bytes"
+            )
         return found[0]
 
 

@@ -123,7 +123,19 @@ def _mapped(path: str, array: str | None) -> InMemory:
     if not isinstance(values, np.ndarray):
         values.close()
         raise ValueError(archive)
+    _check_length(path, values)
     return InMemory(plain_array(path, values), Origin(path))
+
+
+def _check_length(path: str, values: NDArray[Any]) -> None:
+    """Refuse a .npy file with more in it than its header says: bytes put in between would shift all rows."""
+    found = os.path.getsize(path)
+    expected = values.offset + values.nbytes if isinstance(values, np.memmap) else found
+    if found != expected:
+        raise ValueError(
+            f"{path}: the file has {found} bytes, and its header says {expected}; copy or save it again, one array "
+            "in a file"
+        )
 
 
 def check_layout(label: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:

@@ -266,7 +266,7 @@ def _check_chunk(label: str, array: zarr.Array[Any]) -> None:
 
     Raises
     ------
-    MemoryError
+    ValueError
         With both sizes.
     """
     if not hasattr(os, "sysconf"):
@@ -274,7 +274,7 @@ def _check_chunk(label: str, array: zarr.Array[Any]) -> None:
     n_bytes = math.prod(array.chunks) * array.dtype.itemsize
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if n_bytes > memory:
-        raise MemoryError(
+        raise ValueError(
             f"{label}: a chunk {array.chunks} takes {n_bytes / 2**30:.1f} GiB decoded, and this machine has "
             f"{memory / 2**30:.1f} GiB; write the data again in smaller chunks"
         )
