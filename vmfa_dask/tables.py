@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+# More than any store holds, and no sum of sizes overflows.
+_MOST_BYTES = 2**60
 
 class NoFeatures(ValueError):
     """An array without an axis of features; `found` says what it is."""
@@ -30,6 +33,11 @@ def check_table(label: str, shape: tuple[int, ...], dtype: Any) -> None:
     if min(shape) == 0:
         raise ValueError(f"{label}: shape {shape} holds no values")
     dtype = np.dtype(dtype)
+    if math.prod(shape) * dtype.itemsize > _MOST_BYTES:
+        raise ValueError(
+            f"{label}: shape {shape} of {dtype} takes {math.prod(shape) * dtype.itemsize:.3g} bytes, expected less "
+            "than 2**60: its shape or its metadata are damaged"
+        )
     if dtype.kind not in "iuf" or dtype.itemsize > 8:
         hint = "; for truth values use astype('uint8')" if dtype.kind == "b" else ""
         raise ValueError(

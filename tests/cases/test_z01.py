@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from zarr.storage import FsspecStore, ZipStore
 
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_distributed, fit_local
-from vmfa_dask.store.completeness import missing_chunks
+from vmfa_dask.store.completeness import Completeness, completeness_of
 
 ROWS = draw(make_mixture(4, 6, 3), 1000, dtype="float32")
 OPTIONS: dict[str, Any] = {"n_components": 4, "n_factors": 3, "max_iter": 2, "n_groups": 2}
@@ -34,7 +35,7 @@ def test_a_deleted_chunk_is_named(
     path = write_store(tmp_path / "x.zarr", ROWS, 100, **layout)
     assert np.isfinite(fit_distributed(path, client=in_process, **OPTIONS).model.score(ROWS))
     (tmp_path / "x.zarr" / lost).unlink()
-    for fit in (fit_local, fit_distributed):
+    for fit in (fit_local, functools.partial(fit_distributed, client=in_process)):
         with pytest.raises(ValueError, match=rf"x.zarr: .*{found}; Zarr reads them as .*0.0.*missing_chunks='fill'"):
             fit(path, **OPTIONS)
     with caplog.at_level(logging.WARNING, "vmfa_dask"):
@@ -62,11 +63,12 @@ def test_an_unknown_choice_is_refused() -> None:
 def test_only_stores_that_can_be_listed_are_searched(tmp_path: Path) -> None:
     """A web server lists what it likes, so nothing follows from what it does not list."""
     array = zarr.open_array(write_store(tmp_path / "x.zarr", ROWS, 100), mode="r")
-    assert missing_chunks(array) == []
+    assert completeness_of(array) == Completeness()
     (tmp_path / "x.zarr" / "c" / "3" / "0").unlink()
-    assert missing_chunks(array) == [(3, 0)]
-    assert missing_chunks(zarr.open_array(FsspecStore.from_url(f"file://{tmp_path}/x.zarr"), mode="r")) == []
+    assert completeness_of(array) == Completeness(1, (3, 0))
+    remote = zarr.open_array(FsspecStore.from_url(f"file://{tmp_path}/x.zarr"), mode="r")
+    assert completeness_of(remote) == Completeness()
     with ZipStore(tmp_path / "x.zip", mode="w") as store:
         zarr.create_array(store, data=ROWS, chunks=(100, 6))
     with ZipStore(tmp_path / "x.zip", mode="r") as store:
-        assert missing_chunks(zarr.open_array(store, mode="r")) == []
+        assert completeness_of(zarr.open_array(store, mode="r")) == Completeness()

@@ -13,8 +13,9 @@ import zarr
 
 from tests.samples import images, write_store
 from vmfa_dask.store.compressed import CompressedFiles
+from vmfa_dask.store.opening import open_array
 from vmfa_dask.store.places import FolderPlace
-from vmfa_dask.store.rows import ZarrRows, open_array
+from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.store.versions import ZarrStorage
 
 DATA = images(1003, (4, 5, 3))

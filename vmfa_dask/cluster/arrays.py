@@ -11,7 +11,8 @@ from typing import Any
 from dask.base import is_dask_collection
 from distributed import Client
 
-from vmfa_dask.store.rows import ZarrRows, open_array
+from vmfa_dask.store.opening import open_array
+from vmfa_dask.store.rows import ZarrRows
 
 _MOST_NAMES = 5
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from vmfa_dask.em.plan import Plan, make_plan, projected_bytes
+from vmfa_dask.em.plan import MOST_ASKED_GROUPS, Plan, make_plan, projected_bytes
 from vmfa_dask.em.rows import RowSource, n_features_of
 from vmfa_dask.em.settings import Settings
 
@@ -90,7 +90,7 @@ class Advice:
     def _smaller_blocks(self, usable: int) -> list[str]:
         """More groups have fewer rows each, and so smaller blocks."""
         n = 2 * len(self._plan.groups)
-        while n <= self._rows.n_rows:
+        while n <= min(self._rows.n_rows, MOST_ASKED_GROUPS):
             if self._fits(usable, n_groups=n):
                 return [f"n_groups={n}"]
             n *= 2

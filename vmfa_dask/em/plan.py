@@ -34,6 +34,8 @@ _READ_BYTES_PER_SECOND = 1e9
 _FLOP_PER_SECOND = 5e10
 _SECONDS_PER_CANDIDATE = 2e-8
 _MOST_GROUPS = 512
+# Groups that a caller may ask for: each is a task of every pass, and the scheduler needs a millisecond for it at least.
+MOST_ASKED_GROUPS = 10_000
 # Stored objects per group from which on groups begin with one: they differ by an eighth of their rows at most.
 _FILES_PER_GROUP = 8
 # Part of a block or tile that is shared out among the others.
@@ -154,11 +156,16 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
     Raises
     ------
     ValueError
-        When `n_groups` is not positive.
+        When `n_groups` is not positive, or too large to be scheduled.
     """
     d, c = n_features_of(rows), settings.n_components
     if n_groups is not None and n_groups < 1:
         raise ValueError(f"n_groups={n_groups}: expected a positive number of groups")
+    if n_groups is not None and n_groups > MOST_ASKED_GROUPS:
+        raise ValueError(
+            f"n_groups={n_groups}: expected at most {MOST_ASKED_GROUPS}; each group is a task of every pass, and some "
+            "per worker thread are enough"
+        )
     if n_groups is None:
         by_work = int(_seconds_of_pass(rows, settings) / _GROUP_SECONDS)
         n_groups = max(2, min(_MOST_GROUPS, by_work, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c)))

@@ -16,7 +16,8 @@ import numpy as np
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.rows import Rows, RowSource, n_features_of, read_ahead
 from vmfa_dask.store.contents import stamps_of
-from vmfa_dask.store.rows import ZarrRows, open_array
+from vmfa_dask.store.opening import open_array
+from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.store.run_files import CONTENTS
 from vmfa_dask.store.scratch import in_scratch
 
@@ -26,6 +27,10 @@ _ALWAYS_BYTES = 2**26
 _MOST_BYTES = 2**30
 # An object store tells by tags what its objects hold, and reading them can take long.
 _MOST_REMOTE_BYTES = 2**26
+# Parts of larger data that are read whenever a run goes on: so many, and of so many bytes together, at most.
+_MOST_PARTS = 64
+_PARTS_BYTES = 2**26
+_PARTS_REMOTE_BYTES = 2**23
 # Ranges of rows that have a checksum each, at most: so finely is told what has changed.
 _MOST_RANGES = 1000
 _MOST_NAMES = 3
@@ -49,10 +54,8 @@ def recognize(path: str, rows: RowSource, plan: Plan, known: Mapping[str, Any] |
     objects, size = _objects_of(rows), _size(rows)
     if not known:
         whole = not _lasts(rows) or size <= (_MOST_BYTES if "://" not in rows.url else _MOST_REMOTE_BYTES)
-        return {
-            "objects": objects,
-            "checksums": _checksums(rows, plan, min(rows.n_rows, _MOST_RANGES)) if whole else None,
-        }
+        sums = _checksums(rows, plan, min(rows.n_rows, _MOST_RANGES)) if whole else None
+        return {"objects": objects, "checksums": sums, "parts": _parts(rows)}
     before, sums = known.get("objects"), known.get("checksums")
     listed = sums is None or (isinstance(sums, list) and 0 < len(sums) <= rows.n_rows)
     if not listed or not isinstance(before, dict | None):
@@ -63,14 +66,52 @@ def recognize(path: str, rows: RowSource, plan: Plan, known: Mapping[str, Any] |
     if sums is None:
         if changed:
             raise ValueError(_of_objects(path, before, objects, changed))
-        return dict(known)
+        return {**known, "parts": _same_parts(path, rows, known)}
     if objects and not changed and size > _ALWAYS_BYTES:
-        return dict(known)
+        return {**known, "parts": _same_parts(path, rows, known)}
     now, ranges = _checksums(rows, plan, len(sums)), _ranges(rows.n_rows, len(sums))
     differing = [where for where, there, here in zip(ranges, sums, now, strict=True) if there != here]
     if differing:
         raise ValueError(_of_rows(path, _joined(differing), changed if before and objects else []))
-    return {"objects": objects, "checksums": sums}
+    return {"objects": objects, "checksums": sums, "parts": _same_parts(path, rows, known)}
+
+
+def _parts(rows: RowSource) -> list[list[Any]] | None:
+    """Rows ``start:stop`` all over stored data and their checksum each; None where they do not last.
+
+    The first and the last rows are among them. Chunks are decoded as a whole, so that they take as much of the bytes
+    that are read as their size.
+    """
+    if not _lasts(rows):
+        return None
+    row_bytes = n_features_of(rows) * rows.dtype.itemsize
+    most = _PARTS_BYTES if "://" not in rows.url else _PARTS_REMOTE_BYTES
+    decoded = 1 if rows.reads_parts else rows.decoded_rows
+    n = max(2, min(_MOST_PARTS, most // (decoded * row_bytes)))
+    size = max(1, min(most // (n * row_bytes), rows.chunk_rows, rows.n_rows))
+    starts = sorted({(rows.n_rows - size) * k // (n - 1) for k in range(n)})
+    return [[start, start + size, _checksum(rows, start, start + size)] for start in starts]
+
+
+def _checksum(rows: RowSource, start: int, stop: int) -> str:
+    return f"{zlib.crc32(np.ascontiguousarray(rows.read(start, stop)).data):08x}"
+
+
+def _same_parts(path: str, rows: RowSource, known: Mapping[str, Any]) -> list[list[Any]] | None:
+    """The parts as they are known, made where none are.
+
+    Raises
+    ------
+    ValueError
+        Naming those that are other rows now.
+    """
+    parts: list[list[Any]] | None = known.get("parts")
+    if not parts:
+        return _parts(rows)
+    differing = [(start, stop) for start, stop, there in parts if _checksum(rows, start, stop) != there]
+    if differing:
+        raise ValueError(_of_rows(path, _joined(differing), []))
+    return parts
 
 
 def _lasts(rows: RowSource) -> TypeGuard[ZarrRows]:

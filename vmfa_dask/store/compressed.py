@@ -8,7 +8,6 @@ import: numpy, zarr, numcodecs, store.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,6 +18,8 @@ import zarr
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, ZstdCodec
 
+from vmfa_dask.store.damage import ChunkDamaged
+from vmfa_dask.store.decoding import blosc_into, zstd_into
 from vmfa_dask.store.files import ChunkFiles, codecs_of_rows
 
 _ZSTD = (ZstdCodec, numcodecs.zstd.Zstd)
@@ -32,11 +33,14 @@ class CompressedFiles:
     Parameters
     ----------
     array : an array for which `are_rows` holds
+    refuse_missing : whether a chunk that a shard leaves out is an error; else it holds fill values
     """
 
-    def __init__(self, array: zarr.Array[Any]) -> None:
-        self._array, self._files, self._own = array, ChunkFiles(array), threading.local()
-        self._decode = _decoder(array)
+    def __init__(self, array: zarr.Array[Any], refuse_missing: bool = True) -> None:
+        self._array, self._files, self._own = array, ChunkFiles(array, refuse_missing), threading.local()
+        codecs = codecs_of_rows(array)
+        assert codecs is not None
+        self._decode_into = zstd_into if isinstance(codecs[0], _ZSTD) else blosc_into
         self._pool: ThreadPoolExecutor | None = None
         self.threads = 1
 
@@ -58,9 +62,9 @@ class CompressedFiles:
         ChunkMissing
             Naming the file that is not there.
         ChunkDamaged
-            Naming the file that is cut short, or a shard whose index is damaged.
-        OSError, ValueError, RuntimeError
-            When a chunk cannot be read or decoded.
+            Naming the file that cannot be decoded to its rows, or a shard whose index is damaged.
+        OSError
+            When a file cannot be read.
         """
         size = self._files.chunk_rows
         parts = [(first, out[first - start : first - start + size]) for first in range(start, stop, size)]
@@ -77,16 +81,24 @@ class CompressedFiles:
             if place is None:
                 out[...] = self._array.fill_value
                 return 0
+            n_bytes = self._files.chunk_rows * out[:1].nbytes
+            if place[1] > _most_stored(n_bytes):
+                raise ChunkDamaged(f"chunk {self._files.key(number)} has {place[1]} bytes for {n_bytes} decoded ones")
             stored = self._memory(place[1])
             self._files.read_exactly(file, number, place[0], stored.data)
-        n_bytes = self._files.chunk_rows * out[:1].nbytes
         if out.nbytes == n_bytes:
-            self._decode(stored, out.reshape(-1).view(np.uint8))
+            self._decode(number, stored, out.reshape(-1).view(np.uint8))
         else:  # the last chunk is stored as long as the others
             whole = np.empty(n_bytes, np.uint8)
-            self._decode(stored, whole)
+            self._decode(number, stored, whole)
             out.reshape(-1).view(np.uint8)[:] = whole[: out.nbytes]
         return place[1]
+
+    def _decode(self, number: int, stored: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
+        try:
+            self._decode_into(stored, out)
+        except (ValueError, RuntimeError) as error:
+            raise ChunkDamaged(f"chunk {self._files.key(number)}: it cannot be decoded: {error}") from error
 
     def _memory(self, n_bytes: int) -> NDArray[np.uint8]:
         """Memory of this thread for a stored chunk, the same each time where that is possible."""
@@ -96,35 +108,6 @@ class CompressedFiles:
         return known[:n_bytes]
 
 
-def _decoder(array: zarr.Array[Any]) -> Callable[[NDArray[np.uint8], NDArray[np.uint8]], None]:
-    """Decodes a stored chunk into memory of the size that it must have."""
-    codecs = codecs_of_rows(array)
-    assert codecs is not None
-    zstd = isinstance(codecs[0], _ZSTD)
-    size_of, decompress = (_zstd_size, numcodecs.zstd.decompress) if zstd else (_blosc_size, numcodecs.blosc.decompress)
-
-    def decode(stored: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
-        found = size_of(stored)
-        if found != len(out):  # the codecs leave the rest of larger memory as it was
-            raise ValueError(f"a chunk holds {found} bytes, expected {len(out)}")
-        decompress(stored, out)
-
-    return decode
-
-
-def _blosc_size(stored: NDArray[np.uint8]) -> int:
-    """Size of the content, from the header."""
-    return int.from_bytes(stored[4:8].tobytes(), "little")
-
-
-def _zstd_size(stored: NDArray[np.uint8]) -> int | None:
-    """Size of the content, from the header of the frame (RFC 8878, 3.1.1.1); None where that does not tell."""
-    header = stored[:18].tobytes()
-    if len(header) < 6 or header[:4] != b"\x28\xb5\x2f\xfd":
-        return None
-    single, flag = header[4] >> 5 & 1, header[4] >> 6
-    n_bytes = (single, 2, 4, 8)[flag]
-    if n_bytes == 0:
-        return None
-    begin = 5 + (1 - single) + (0, 1, 2, 4)[header[4] & 3]
-    return int.from_bytes(header[begin : begin + n_bytes], "little") + (256 if flag == 1 else 0)
+def _most_stored(n_bytes: int) -> int:
+    """Bytes of a stored chunk, at most: the codecs make nothing much longer."""
+    return 2 * n_bytes + 2**20

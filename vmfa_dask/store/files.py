@@ -1,4 +1,4 @@
-"""Where the chunks of an array lie in the files of a folder. May import: numpy, zarr, google_crc32c."""
+"""Where the chunks of an array lie in the files of a folder. May import: numpy, zarr, store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import google_crc32c
 import numpy as np
 import zarr
 from numpy.typing import NDArray
@@ -17,18 +16,13 @@ from zarr.abc.codec import Codec
 from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 from zarr.storage import LocalStore
 
+from vmfa_dask.store.damage import ChunkDamaged, ChunkMissing
+from vmfa_dask.store.regular import irregular
+from vmfa_dask.store.shards import layout_of
+
 _NOT_STORED = 2**64 - 1
-_CHECKSUM_BYTES = 4
 # One call may read less than this on Linux, never more.
 _MOST_BYTES = 2**30
-
-
-class ChunkMissing(FileNotFoundError):
-    """A chunk that belongs to the array is not in its store."""
-
-
-class ChunkDamaged(OSError):
-    """What is stored is no chunk, as after a copy that was cut short."""
 
 
 class ChunkFiles:
@@ -37,10 +31,11 @@ class ChunkFiles:
     Parameters
     ----------
     array : an array for which `codecs_of_rows` finds something
+    refuse_missing : whether a chunk that a shard leaves out is an error; else it holds fill values
     """
 
-    def __init__(self, array: zarr.Array[Any]) -> None:
-        self._array = array
+    def __init__(self, array: zarr.Array[Any], refuse_missing: bool) -> None:
+        self._array, self._layout, self._refuse_missing = array, layout_of(array), refuse_missing
         self._root = os.path.join(str(array.store.root), array.path)  # type: ignore[attr-defined]
         self.chunk_rows: int = array.chunks[0]
         self.file_rows: int = (array.shards or array.chunks)[0]
@@ -49,7 +44,7 @@ class ChunkFiles:
 
     def key(self, number: int) -> str:
         """Key of the file with the rows of a chunk or shard."""
-        return self._array.metadata.encode_chunk_key((number, *(0,) * (self._array.ndim - 1)))
+        return self._array.metadata.encode_chunk_key(self._place(number))
 
     @contextmanager
     def opened(self, number: int) -> Iterator[int]:
@@ -59,9 +54,15 @@ class ChunkFiles:
         ------
         ChunkMissing
             Naming the file that is not there.
+        ChunkDamaged
+            Naming what is no regular file.
         """
+        path = os.path.join(self._root, self.key(number))
+        kind = irregular(path)
+        if kind is not None:
+            raise ChunkDamaged(f"chunk {self.key(number)} is {kind}, expected a regular file")
         try:
-            file = os.open(os.path.join(self._root, self.key(number)), os.O_RDONLY)
+            file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError as error:
             raise ChunkMissing(f"chunk {self.key(number)} is not stored") from error
         try:
@@ -76,24 +77,35 @@ class ChunkFiles:
         ------
         ChunkDamaged
             Naming the shard whose index is damaged.
+        ChunkMissing
+            Naming the shard that leaves out chunks, where that is refused.
         """
-        if self._array.shards is None:
+        if self._layout is None:
             return 0, os.fstat(file).st_size
         start, length = self._index(file, number)[chunk].tolist()
         return None if start == _NOT_STORED else (start, length)
 
+    def rest(self, file: int, n_bytes: int) -> int:
+        """Bytes of a file beside its index that make no whole chunk of `n_bytes`."""
+        of_index = 0 if self._layout is None else self._layout.n_bytes
+        return (os.fstat(file).st_size - of_index) % n_bytes
+
     def _index(self, file: int, number: int) -> NDArray[np.uint64]:
-        """Place and length of each chunk of a shard, (chunks, 2), read once; its checksum is compared."""
+        """Place and length of each chunk of a shard, (chunks, 2), read and checked once."""
+        assert self._layout is not None
         with self._lock:
             if number not in self._indices:
-                n_chunks = self.file_rows // self.chunk_rows
-                n_bytes, size = 16 * n_chunks, os.fstat(file).st_size
-                raw = bytearray(n_bytes + _CHECKSUM_BYTES)
-                self.read_exactly(file, number, size - len(raw), memoryview(raw))
-                if _checksum(raw[:n_bytes]) != bytes(raw[n_bytes:]):
-                    raise ChunkDamaged(f"chunk {self.key(number)}: the index of the shard is damaged")
-                self._indices[number] = np.frombuffer(bytes(raw[:n_bytes]), "<u8").reshape(n_chunks, 2)
+                size = os.fstat(file).st_size
+                raw = bytearray(self._layout.n_bytes)
+                self.read_exactly(file, number, self._layout.begin(size), memoryview(raw))
+                index = self._layout.read(self.key(number), bytes(raw), size)
+                if self._refuse_missing:
+                    self._layout.refuse_absent(self.key(number), index, self._place(number))
+                self._indices[number] = index
             return self._indices[number]
+
+    def _place(self, number: int) -> tuple[int, ...]:
+        return (number, *(0,) * (self._array.ndim - 1))
 
     def read_exactly(self, file: int, number: int, place: int, target: memoryview) -> None:
         """Fill `target` with the bytes from `place` on.
@@ -111,10 +123,6 @@ class ChunkFiles:
             if found == 0:
                 raise ChunkDamaged(f"chunk {self.key(number)} is cut short: it ends at byte {place + done}")
             done += found
-
-
-def _checksum(raw: bytearray) -> bytes:
-    return int(google_crc32c.value(bytes(raw))).to_bytes(_CHECKSUM_BYTES, "little")
 
 
 def codecs_of_rows(array: zarr.Array[Any]) -> tuple[Any, ...] | None:
@@ -141,7 +149,8 @@ def _codecs_v3(metadata: Any) -> tuple[Codec, ...] | None:
     if len(codecs) == 1 and isinstance(codecs[0], ShardingCodec):
         shard = codecs[0]
         plain_index = [type(codec) for codec in shard.index_codecs] == [BytesCodec, Crc32cCodec]
-        if not plain_index or shard.index_location.value != "end":
+        whole_rows = metadata.chunk_grid.chunk_shape[1:] == shard.chunk_shape[1:]
+        if not plain_index or not whole_rows or shard.index_location.value != "end":
             return None
         codecs = shard.codecs
     return codecs[1:] if isinstance(codecs[0], BytesCodec) and _is_little(codecs[0]) else None

@@ -6,6 +6,7 @@ Zarr's own way copies them twice more (docs/decisions/0005). May import: numpy, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,8 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from vmfa_dask.store.files import ChunkDamaged, ChunkFiles, codecs_of_rows
+from vmfa_dask.store.damage import ChunkDamaged
+from vmfa_dask.store.files import ChunkFiles, codecs_of_rows
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,12 @@ class FlatFiles:
     Parameters
     ----------
     array : an array for which `are_rows` holds
+    refuse_missing : whether a chunk that a shard leaves out is an error; else it holds fill values
     """
 
-    def __init__(self, array: zarr.Array[Any]) -> None:
-        self._array, self._files = array, ChunkFiles(array)
-        self._row_bytes = int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
+    def __init__(self, array: zarr.Array[Any], refuse_missing: bool = True) -> None:
+        self._array, self._files = array, ChunkFiles(array, refuse_missing)
+        self._row_bytes = math.prod(array.shape[1:]) * array.dtype.itemsize
 
     @staticmethod
     def are_rows(array: zarr.Array[Any]) -> bool:
@@ -51,7 +54,7 @@ class FlatFiles:
         ChunkMissing
             Naming the file that is not there.
         ChunkDamaged
-            Naming the file that is cut short, or a shard whose index is damaged.
+            Naming the file that has another length than its rows, or a shard whose index is damaged.
         OSError
             When a file cannot be read.
         """
@@ -94,8 +97,17 @@ class FlatFiles:
         found = self._files.place(file, number, chunk)
         if found is None:
             return None
-        if self._array.shards is not None and found[1] != self._files.chunk_rows * self._row_bytes:
-            raise ChunkDamaged(f"chunk {self._files.key(number)}: the index of the shard is damaged")
+        expected = self._files.chunk_rows * self._row_bytes
+        if found[1] != expected:
+            what = "" if self._array.shards is None else f" for number {chunk} of its chunks"
+            short = "is cut short: it " if found[1] < expected else ""
+            raise ChunkDamaged(
+                f"chunk {self._files.key(number)} {short}holds {found[1]} bytes{what}, expected {expected}"
+            )
+        if self._files.rest(file, expected):
+            raise ChunkDamaged(
+                f"chunk {self._files.key(number)} has bytes between or behind its chunks of {expected} bytes"
+            )
         return found[0]
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from vmfa_dask.store import forms
 from vmfa_dask.store.dask_rows import plain_blocks
 from vmfa_dask.store.frames import table_of_dask, table_of_pandas
+from vmfa_dask.store.opening import refuse_objects
 from vmfa_dask.store.packing import refuse_packed
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.plain import plain_array
@@ -80,6 +81,7 @@ def admit(label: str, data: Any, array: str | None = None, sample_dim: str | Non
     if array is not None:
         raise ValueError(f"array={array!r}: {label} is an array itself; array=... chooses one inside a group")
     if isinstance(data, zarr.Array):
+        refuse_objects(label, data)
         refuse_packed(label, data, "")
         forms.check_first_dimension(label, data)
         data = np.asarray(data[...])
@@ -108,13 +110,32 @@ def _mapped(path: str, array: str | None) -> InMemory:
     """A .npy file as a memory map; nothing of it is executed."""
     if array is not None:
         raise ValueError(f"array={array!r}: {path} is an array itself; array=... chooses one inside a group")
+    archive = f"{path}: an archive of arrays of NumPy; pass one of them: numpy.load(path)[name]"
     if path.lower().endswith(".npz"):
-        raise ValueError(f"{path}: an archive of arrays of NumPy; pass one of them: numpy.load(path)[name]")
+        raise ValueError(archive)
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: not readable as a .npy file: {error}") from error
+    except (MemoryError, PermissionError):
+        raise
+    except Exception as error:  # the header is text in the syntax of Python, and may be anything
+        said = (str(error).splitlines() or [""])[0] or type(error).__name__
+        raise ValueError(f"{path}: not readable as a .npy file: {said}; copy or save it again") from error
+    if not isinstance(values, np.ndarray):
+        values.close()
+        raise ValueError(archive)
+    _check_length(path, values)
     return InMemory(plain_array(path, values), Origin(path))
+
+
+def _check_length(path: str, values: NDArray[Any]) -> None:
+    """Refuse a .npy file with more in it than its header says: bytes put in between would shift all rows."""
+    found = os.path.getsize(path)
+    expected = values.offset + values.nbytes if isinstance(values, np.memmap) else found
+    if found != expected:
+        raise ValueError(
+            f"{path}: the file has {found} bytes, and its header says {expected}; copy or save it again, one array "
+            "in a file"
+        )
 
 
 def check_layout(label: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:

@@ -6,24 +6,23 @@ A source is opened by URL wherever it is needed; what travels between processes 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
-import zipfile
 from typing import Any
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
-from zarr.storage import ZipStore
 
 from vmfa_dask.memory import Memory
-from vmfa_dask.store.completeness import missing_chunks
+from vmfa_dask.store.bounded import read_through
+from vmfa_dask.store.completeness import Completeness, completeness_of
 from vmfa_dask.store.compressed import CompressedFiles
-from vmfa_dask.store.files import ChunkDamaged, ChunkMissing
+from vmfa_dask.store.damage import ChunkDamaged, ChunkMissing
 from vmfa_dask.store.flat import FlatFiles
 from vmfa_dask.store.forms import check_first_dimension
-from vmfa_dask.store.members import chosen_member
-from vmfa_dask.store.objects import zarr_target
+from vmfa_dask.store.opening import open_array
 from vmfa_dask.store.packing import refuse_packed
 from vmfa_dask.store.units import WholeUnits
 from vmfa_dask.store.watched import BytesRead, WatchedStore
@@ -36,41 +35,11 @@ Rows = NDArray[Any]
 _ZARRS_OWN_PIPELINE = "zarr.core.codec_pipeline.BatchedCodecPipeline"
 
 
-def open_array(url: str, name: str | None = None) -> zarr.Array[Any]:
-    """Open a Zarr v2 or v3 array for reading.
-
-    Parameters
-    ----------
-    url : path or URL of an array, or of a group that holds it; or a zip archive of one
-    name : the array's path in a group; may be left out where the group holds a single array, at any depth
-
-    Raises
-    ------
-    FileNotFoundError
-        When nothing is stored there. Nothing is created.
-    ValueError
-        When `url` is a group and `name` does not choose one of its arrays; the message lists them. When it is a file of
-        another kind.
-    """
-    zipped = zipfile.is_zipfile(url)
-    if os.path.isfile(url) and not zipped:
-        raise ValueError(f"{url}: a file, and neither a zip archive of a Zarr store nor a .npy file")
-    try:
-        node = zarr.open(ZipStore(url, mode="r") if zipped else zarr_target(url), mode="r")
-    except (FileNotFoundError, KeyError) as error:
-        raise FileNotFoundError(f"{url}: no Zarr array or group is stored there") from error
-    if isinstance(node, zarr.Array):
-        if name is not None:
-            raise ValueError(f"{url} is an array itself; array={name!r} chooses one inside a group")
-        return node
-    return chosen_member(url, node, name)
-
-
 def _watched(array: zarr.Array[Any], count: BytesRead, refuse_missing: bool) -> zarr.Array[Any]:
     """The same array, read through a store that counts and names; codec pipelines that open files themselves do not."""
     if zarr.config.get("codec_pipeline.path") != _ZARRS_OWN_PIPELINE:
         return array
-    return zarr.open_array(WatchedStore(array.store, count, refuse_missing), path=array.path, mode="r")
+    return read_through(array, WatchedStore(array, count, refuse_missing))
 
 
 class ZarrRows:
@@ -104,17 +73,21 @@ class ZarrRows:
     def _open(self) -> None:
         self._count = BytesRead()
         self._plain = open_array(self.url, self.name)
-        self._array = _watched(self._plain, self._count, self.missing == "refuse")
-        self._flat = FlatFiles(self._plain) if FlatFiles.are_rows(self._plain) else None
+        self.label = f"{self.url}/{self._plain.path}" if self._plain.path else self.url
+        check_table(self.label, self._plain.shape, self._plain.dtype)
+        refuse = self.missing == "refuse"
+        self._array = _watched(self._plain, self._count, refuse)
+        self._flat = FlatFiles(self._plain, refuse) if FlatFiles.are_rows(self._plain) else None
         tuned = zarr.config.get("codec_pipeline.path") == _ZARRS_OWN_PIPELINE and CompressedFiles.are_rows(self._plain)
-        self._compressed = CompressedFiles(self._plain) if tuned else None
+        self._compressed = CompressedFiles(self._plain, refuse) if tuned else None
+        if self._flat is None:
+            _check_chunk(self.label, self._plain)
+        self._told = False
         self._memory = Memory()
         self._cache: dict[tuple[int, int], Rows] = {}
         self._cached_bytes = 0
         self._lock = threading.Lock()
         shape = self._array.shape
-        self.label = f"{self.url}/{self._plain.path}" if self._plain.path else self.url
-        check_table(self.label, shape, self._array.dtype)
         check_first_dimension(self.label, self._plain)
         refuse_packed(self.label, self._plain, self.url)
         self.feature_shape = tuple(int(n) for n in shape[1:])
@@ -159,6 +132,8 @@ class ZarrRows:
                 return self._cache[start, stop]
         try:
             block = self._in_row_dtype(self._stored(start, stop))
+        except MemoryError as error:
+            raise MemoryError(f"{self.label}: no memory for rows {start}:{stop}: {error}") from error
         except Exception as error:
             where = f"{self.label}: rows {start}:{stop} cannot be read: "
             raise OSError(where + self._what_is_damaged(start, stop, error)) from error
@@ -170,7 +145,7 @@ class ZarrRows:
         return block
 
     def _empty(self, n: int, dtype: Any) -> Rows:
-        return self._memory.empty((n, int(np.prod(self.feature_shape))), dtype)
+        return self._memory.empty((n, math.prod(self.feature_shape)), dtype)
 
     def _in_row_dtype(self, block: Rows) -> Rows:
         """The rows as kernels take them: the same block unless it is swapped or in half precision."""
@@ -199,9 +174,18 @@ class ZarrRows:
                 return block
             except ChunkDamaged:
                 raise
-            except Exception as error:  # Zarr tries again, fills what is missing, and names what it cannot read
-                logger.debug("%s: rows %d:%d are left to Zarr: %s", self.label, start, stop, error)
+            except ChunkMissing:  # Zarr fills it
+                if self.missing == "refuse":
+                    raise
+            except OSError as error:  # Zarr tries again, and names what it cannot read
+                self._tell(start, stop, error)
         return np.ascontiguousarray(np.asarray(self._array[start:stop]).reshape(stop - start, -1))
+
+    def _tell(self, start: int, stop: int, error: OSError) -> None:
+        """Say once that rows are read in the slower way."""
+        level = logging.DEBUG if self._told else logging.WARNING
+        self._told = True
+        logger.log(level, "%s: rows %d:%d are read again, by Zarr's slower way: %s", self.label, start, stop, error)
 
     def _what_is_damaged(self, start: int, stop: int, error: Exception) -> str:
         """The chunk of a range that cannot be read, and why; found by reading one after the other."""
@@ -211,6 +195,8 @@ class ZarrRows:
         for first in range(start - start % size, stop, size):
             try:
                 self._decoded(first, min(first + size, self.n_rows))
+            except MemoryError:
+                raise
             except Exception as found:
                 number = (first // self.chunk_rows, *(0,) * (self._array.ndim - 1))
                 key = self._array.metadata.encode_chunk_key(number)
@@ -226,20 +212,42 @@ class ZarrRows:
         ValueError
             Naming the array, the first missing chunk and its rows, unless missing chunks are filled.
         """
-        places = missing_chunks(self._plain)
-        if not places:
-            return
-        start = places[0][0] * self.chunk_rows
-        rows = f"rows {start}:{min(start + self.chunk_rows, self.n_rows)}"
-        found = (
-            f"{self.label}: {len(places)} chunks are not stored, the first one is {places[0]} ({rows}); "
-            f"Zarr reads them as {self._array.fill_value!r}"
-        )
-        if self.missing == "refuse":
-            raise ValueError(
-                f"{found}. Restore them, or pass missing_chunks='fill' if the writer left out chunks of that value"
+        found = completeness_of(self._plain)
+        problems = [problem for problem in (self._missing(found), self._beyond(found)) if problem is not None]
+        if problems and self.missing == "refuse":
+            raise ValueError(". ".join(problems[0]))
+        for what, _ in problems:
+            logger.warning("%s", what)
+
+    def _missing(self, found: Completeness) -> tuple[str, str] | None:
+        """What is not stored, and the way out."""
+        way = "Restore them, or pass missing_chunks='fill' if the writer left out chunks of that value"
+        if found.first_missing is not None:
+            start = found.first_missing[0] * self.chunk_rows
+            rows = f"rows {start}:{min(start + self.chunk_rows, self.n_rows)}"
+            return (
+                f"{self.label}: {found.n_missing} chunks are not stored, the first one is {found.first_missing} "
+                f"({rows}); Zarr reads them as {self._array.fill_value!r}",
+                way,
             )
-        logger.warning("%s", found)
+        if found.left_out:
+            key, n = found.left_out[0]
+            return (
+                f"{self.label}: {sum(n for _, n in found.left_out)} chunks inside of shards are not stored, the first "
+                f"{n} in chunk {key}; Zarr reads them as {self._array.fill_value!r}",
+                way,
+            )
+        return None
+
+    def _beyond(self, found: Completeness) -> tuple[str, str] | None:
+        """What is stored and would never be read, and the way out."""
+        if not found.beyond:
+            return None
+        return (
+            f"{self.label}: the store holds {len(found.beyond)} chunks beyond its shape {self._plain.shape}, the first "
+            f"one is {found.beyond[0]}: rows may be missing from its metadata",
+            "Restore the metadata, or remove these chunks; missing_chunks='fill' passes over them",
+        )
 
     def describe(self, row: int) -> str:
         """Array, chunk and row, for messages; of a copy the row alone, as nobody knows its chunks."""
@@ -251,3 +259,22 @@ class ZarrRows:
     def remedy(self) -> str:
         """As the origin says."""
         return (self.origin or Origin("")).remedy
+
+
+def _check_chunk(label: str, array: zarr.Array[Any]) -> None:
+    """Refuse chunks that are larger than the memory of this machine.
+
+    Raises
+    ------
+    ValueError
+        With both sizes.
+    """
+    if not hasattr(os, "sysconf"):
+        return
+    n_bytes = math.prod(array.chunks) * array.dtype.itemsize
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if n_bytes > memory:
+        raise ValueError(
+            f"{label}: a chunk {array.chunks} takes {n_bytes / 2**30:.1f} GiB decoded, and this machine has "
+            f"{memory / 2**30:.1f} GiB; write the data again in smaller chunks"
+        )
