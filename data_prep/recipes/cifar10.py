@@ -129,8 +129,9 @@ def _from_records(
             raise ValueError(f"{NAME}: no {side} images; expected {', '.join(names)}")
         arrays[side] = [Records(path, n, False) for path, n in there]
         arrays[f"{side}_labels"] = [Records(path, n, True) for path, n in there]
-    origin = [NAME, [fingerprint(path) for path in binary.values() if path is not None]]
-    return write_tables(target, arrays, origin, client=client, workers=workers)
+    files = [path for path in binary.values() if path is not None]
+    origin = [NAME, [fingerprint(path) for path in files]]
+    return write_tables(target, arrays, origin, files, client=client, workers=workers)
 
 
 def _count(path: Path) -> int:
