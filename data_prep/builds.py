@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -80,6 +81,8 @@ def finish(partial: Path, target: Path) -> None:
 def begin(partial: Path, sources: Sequence[Mapping[str, Any]], options: Any) -> None:
     """Write down what a store is made of, or compare it with what an earlier call has written down.
 
+    Where files were changed before a row of them was written, the store is begun anew: they were refused and mended.
+
     Parameters
     ----------
     partial : path
@@ -97,11 +100,32 @@ def begin(partial: Path, sources: Sequence[Mapping[str, Any]], options: Any) -> 
     record = {"sources": list(sources), "options": options}
     file = partial / RECORD
     if file.is_file():
+        found = read_record(file)
+        if _is_of_mended_files(partial, found, record):
+            for path in partial.iterdir():
+                if path.name not in (LOCK, RECORD):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+            write_record(file, record)
         require_same(partial, read_record(file), record)
         return
     if any(path.name not in (LOCK, f"{RECORD}.tmp") for path in partial.iterdir()):
         raise ValueError(f"{partial} is in the way, and not of this command; remove it to begin")
     write_record(file, record)
+
+
+def _is_of_mended_files(partial: Path, found: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+    known = json.loads(json.dumps(record))
+    if found == known or {**found, "sources": []} != {**known, "sources": []} or _holds_rows(partial):
+        return False
+    before = found["sources"]
+    paths = [[source.get("path") for source in sources] for sources in (before, known["sources"])]
+    return paths[0] == paths[1]
+
+
+def _holds_rows(partial: Path) -> bool:
+    """Whether there is more than descriptions of what is to be written."""
+    empty = ("zarr.json", LOCK, RECORD)
+    return any(path.is_file() and not (path.name in empty or path.suffix == ".tmp") for path in partial.rglob("*"))
 
 
 def require_same(partial: Path, found: Mapping[str, Any], record: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from data_prep.shards import Block
 
+
 class FileTable(Protocol):
     """Rows of one file, as they are stored there: in one piece, or column by column where columns differ in dtype."""
 

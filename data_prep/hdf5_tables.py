@@ -45,12 +45,10 @@ class Hdf5Table:
                     f"choose one, found dataset={dataset!r}"
                 )
             data = file[name]
-            if data.shape is None:
-                raise ValueError(f"{path}: data set {name!r} is empty, expected (rows, features...) with values")
             if data.external or data.is_virtual:
                 raise ValueError(f"{path}: data set {name!r} keeps its values in other files, which are not followed")
             _require_stored(path, name, data)
-            return cls(path, name, data.shape, (data.dtype,), _fill_values(path, name, data.attrs))
+            return cls(path, name, data.shape or (), (data.dtype,), _fill_values(path, name, data.attrs))
 
     def pieces(self, start: int, stop: int) -> Iterator[Block]:
         """Rows of the data set."""
@@ -71,11 +69,12 @@ class Hdf5Table:
 
 def _require_stored(path: Path, name: str, data: Any) -> None:
     """Refuse rows that were never written, of which HDF5 reads fill values."""
-    if 0 in data.shape or data.ndim == 0 or data.dtype.hasobject:
+    if not data.shape or 0 in data.shape or data.dtype.hasobject:
         return
     stored, stated, rows = data.id.get_storage_size(), math.prod(data.shape) * data.dtype.itemsize, data.shape[0]
     if data.chunks is None:
         held = stored * rows // stated
+        more = stored > stated
     else:
         chunk_bytes = math.prod(data.chunks) * data.dtype.itemsize
         if chunk_bytes > MAX_CHUNK_BYTES:
@@ -86,6 +85,9 @@ def _require_stored(path: Path, name: str, data: Any) -> None:
         per_row = math.prod(-(-n // c) for n, c in zip(data.shape[1:], data.chunks[1:], strict=True))
         needed, found = -(-rows // data.chunks[0]) * per_row, data.id.get_num_chunks()
         held = rows if found >= needed else found // per_row * data.chunks[0]
+        more = found > needed
+    if more:
+        raise ValueError(f"{path}: data set {name!r} states {rows} rows, and more are stored; the file is damaged")
     if held < rows:
         raise ValueError(
             f"{path}: data set {name!r} states {rows} rows, of which at most {held} are stored; HDF5 would read fill "

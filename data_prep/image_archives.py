@@ -1,7 +1,7 @@
 """Lists what tar and zip archives hold, without extracting anything and without following a link.
 
-A member's name is a label in reports and never becomes a path. Archives have checksums, and are refused as a whole where
-these do not hold. Imports `image_entries`, `source_files`, `tar_cuts`, `tar_members`, `unpacking`, `zip_checks` and the
+A member's name is a label in reports and never becomes a path. Archives whose checksums do not hold are refused as a
+whole. Imports `image_entries`, `source_files`, `tar_cuts`, `tar_members`, `unpacking`, `zip_checks` and the
 standard library.
 """
 

@@ -57,7 +57,7 @@ def _require_size(path: Path) -> None:
         head = file.read(8)
         for magic, meaning in _OTHERS.items():
             if head.startswith(magic):
-                raise ValueError(f"{path} is {meaning}")
+                raise ValueError(f"{path} cannot be read: it is {meaning}")
         file.seek(0)
         reader = _READERS.get(np.lib.format.read_magic(file))
         if reader is None:

@@ -5,7 +5,6 @@ Headers are bounded before memory is taken for them. Imports `unpacking` and the
 
 from __future__ import annotations
 
-import io
 import re
 import tarfile
 from collections.abc import Iterator
@@ -135,7 +134,8 @@ class TarMembers:
         if stream is None:
             raise tarfile.ReadError(f"member {member.name!r} cannot be read")
         with stream:
-            return stream.read()
+            found: bytes = stream.read()
+        return found
 
     def _require_end(self) -> None:
         """Refuse an archive that does not end with two blocks of zeros, or has anything behind them.
@@ -169,6 +169,6 @@ def is_tar(path: Path) -> bool:
         return True
     try:
         tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
-    except (tarfile.HeaderError, ValueError):  # type: ignore[attr-defined]
+    except (tarfile.HeaderError, ValueError):
         return False
     return True

@@ -33,8 +33,8 @@ def allowed_bytes(path: Path, stated: int | None) -> int:
 def refuse_size(path: Path, allowed: int) -> ValueError:
     """Return the error of an archive that unpacks to more than it may."""
     return ValueError(
-        f"{path} unpacks to more than {allowed:,} bytes, which by default is 1 GiB or {FREE_RATIO} times its size; where "
-        "that is meant, state max_unpacked (--max-unpacked) in bytes"
+        f"{path} unpacks to more than {allowed:,} bytes (by default 1 GiB, or {FREE_RATIO} times its size if that "
+        "is more); if it is meant to, state max_unpacked (--max-unpacked) in bytes"
     )
 
 

@@ -75,7 +75,7 @@ def _end_of_directory(file: IO[bytes]) -> int:
     place = tail.rfind(_END)
     if place < 0:
         return size
-    (n_comment,) = struct.unpack("<H", tail[place + 20 : place + 22])
+    n_comment = int.from_bytes(tail[place + 20 : place + 22], "little")
     return min(size, start + place + 22 + n_comment)
 
 

@@ -99,6 +99,11 @@ def parser(name: str, expects: str) -> argparse.ArgumentParser:
     return found
 
 
+def add_limit(options: argparse.ArgumentParser) -> None:
+    """Add the argument of recipes that read archives of images."""
+    options.add_argument("--max-unpacked", type=int, metavar="BYTES", help="that an archive may unpack to")
+
+
 def run(name: str, prepare: Prepare, options: argparse.Namespace) -> int:
     """Run a recipe; the exit code is 1 after an error, which is one line."""
     chosen = vars(options)

@@ -1,4 +1,4 @@
-"""Finds the files of a data set where the user has them. Imports the standard library only."""
+"""Finds the files of a data set where the user has them. Imports `source_files` and the standard library."""
 
 from __future__ import annotations
 

@@ -83,8 +83,8 @@ def prepare(
             raise ValueError(f"{NAME}: no {side} images; expected {', '.join(FILES[side])}")
     counts = {path: _count(path) for found in there.values() for path in found}
     require(NAME, differences(NAME, {side: sum(counts[p] for p in found) for side, found in there.items()}), partial)
-    sources = list(counts)
-    origin, prints = [NAME, [fingerprint(path) for path in sources]], [file_fingerprint(path) for path in sources]
+    read = list(counts)
+    origin, prints = [NAME, [fingerprint(path) for path in read]], [file_fingerprint(path) for path in read]
     with in_work(place) as work:
         begin(work, prints, origin)
         arrays: dict[str, list[RawTable]] = {}
@@ -94,7 +94,7 @@ def prepare(
             arrays[f"{side}_labels"] = [labels for _, labels in unpacked]
         attributes = {"sources": json.dumps(origin)}
         write_store(work / "store", outlines_of(arrays), attributes, client=client, workers=workers)
-        require_unchanged(prints, [file_fingerprint(path) for path in sources])
+        require_unchanged(prints, [file_fingerprint(path) for path in read])
         os.rename(work / "store", place)
         shutil.rmtree(work)
     return {side: sum(rows.shape[0] for rows in arrays[side]) for side in (TRAIN, TEST)}
