@@ -80,7 +80,7 @@ class FileList:
         with self.path.open("rb") as text:
             names = (os.fsdecode(line.strip()) for line in text)
             named = files_fingerprint(self.path, self.path.parent, names)
-        return file_fingerprint(self.path) | {"files": [named["files"], named["checksum"]]}
+        return file_fingerprint(self.path) | {"content of its files": named["checksum"]}
 
     def entries(self) -> Iterator[Entry]:
         """Yield one entry per line that is not empty; links, special and missing files come with a refusal."""

@@ -67,6 +67,7 @@ class ParquetTable:
                 first = next(file.iter_batches(1, columns=list(names)), None)
                 width = 0 if first is None else _unlisted(path, 0, first[names[0]], names[0], None).shape[1]
             else:
+                _require_columns_begin(file, names, ends)
                 _refuse_gaps(path, file, names, ends)
         row_groups = tuple(int(end) for end in ends)
         return cls(path, names, left_out, lists, (row_groups[-1], width), dtypes, row_groups)
@@ -125,16 +126,13 @@ def _ends(path: Path, metadata: Any) -> npt.NDArray[np.int64]:
         raise ValueError(
             f"{path}: its footer states {metadata.num_rows} rows, its row groups {sum(counts)}; the file is damaged"
         )
-    flat = [k for k in range(metadata.num_columns) if metadata.schema.column(k).max_repetition_level == 0]
-    for group, n_rows in enumerate(counts):
-        described = metadata.row_group(group)
-        for column in map(described.column, flat):
-            if column.num_values != n_rows:
-                raise ValueError(
-                    f"{path}: row group {group} states {n_rows} rows, its column {column.path_in_schema!r} "
-                    f"{column.num_values} values; the file is damaged"
-                )
     return np.cumsum([0, *counts])
+
+
+def _require_columns_begin(file: Any, names: Sequence[str], ends: npt.NDArray[np.int64]) -> None:
+    """Read a row of each row group: where its columns are damaged, asking pyarrow for their statistics would abort."""
+    for group in np.flatnonzero(np.diff(ends)):
+        next(file.iter_batches(1, row_groups=[int(group)], columns=list(names), use_threads=False))
 
 
 def _index_columns(schema: Any) -> tuple[str, ...]:
@@ -181,11 +179,17 @@ def _refuse_gaps(path: Path, file: Any, names: Sequence[str], ends: npt.NDArray[
     metadata = file.metadata
     leaves = {metadata.schema.column(k).path: k for k in range(metadata.num_columns)}
     counts = np.zeros((metadata.num_row_groups, len(names)), np.int64)
-    for group, counted in enumerate(counts):
-        described = metadata.row_group(group)
+    for group in np.flatnonzero(np.diff(ends)):
+        described = metadata.row_group(int(group))
         for k, name in enumerate(names):
-            statistics = described.column(leaves[name]).statistics
-            counted[k] = statistics.null_count or 0 if statistics is not None else 0
+            column = described.column(leaves[name])
+            n_rows = int(ends[group + 1] - ends[group])
+            if column.num_values != n_rows:
+                raise ValueError(
+                    f"{path}: row group {group} states {n_rows} rows, its column {name!r} {column.num_values} values; "
+                    "the file is damaged"
+                )
+            counts[group, k] = column.statistics.null_count or 0 if column.statistics is not None else 0
     if counts.any():
         column = int(np.flatnonzero(counts.any(axis=0))[0])
         group, total = int(np.flatnonzero(counts[:, column])[0]), counts[:, column].sum()

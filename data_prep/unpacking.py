@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 FREE_BYTES, FREE_RATIO = 2**30, 100
 """An archive may unpack to so many bytes, or to so many times its own size."""
 _PACKED, _UNPACKED = 2**16, 2**18
+_KEPT = 2**12
+"""So many bytes back can be read again: tarfile looks at headers twice."""
 _LZMA_MEMORY = 192 * 2**20
 _MAGICS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x5d\0\0": "lzma"}
 
@@ -81,7 +83,8 @@ class Unpacked:
             self._place = max(self._place, min(stop, end))
             if stop <= end or (block := next(self._blocks, None)) is None:
                 return gathered.getvalue()
-            self._block, self._start = block, end
+            kept = self._block[-_KEPT:]
+            self._block, self._start = kept + block, end - len(kept)
 
     def close(self) -> None:
         """Leave the file, which is its owner's."""
