@@ -131,8 +131,8 @@ def _ends(path: Path, metadata: Any) -> npt.NDArray[np.int64]:
 
 def _require_columns_begin(file: Any, names: Sequence[str], ends: npt.NDArray[np.int64]) -> None:
     """Read a row of each row group: where its columns are damaged, asking pyarrow for their statistics would abort."""
-    for group in np.flatnonzero(np.diff(ends)):
-        next(file.iter_batches(1, row_groups=[int(group)], columns=list(names), use_threads=False))
+    for group in np.flatnonzero(np.diff(ends)).tolist():
+        next(file.iter_batches(1, row_groups=[group], columns=list(names), use_threads=False))
 
 
 def _index_columns(schema: Any) -> tuple[str, ...]:
@@ -179,8 +179,8 @@ def _refuse_gaps(path: Path, file: Any, names: Sequence[str], ends: npt.NDArray[
     metadata = file.metadata
     leaves = {metadata.schema.column(k).path: k for k in range(metadata.num_columns)}
     counts = np.zeros((metadata.num_row_groups, len(names)), np.int64)
-    for group in np.flatnonzero(np.diff(ends)):
-        described = metadata.row_group(int(group))
+    for group in np.flatnonzero(np.diff(ends)).tolist():
+        described = metadata.row_group(group)
         for k, name in enumerate(names):
             column = described.column(leaves[name])
             n_rows = int(ends[group + 1] - ends[group])

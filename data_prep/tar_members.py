@@ -52,10 +52,17 @@ def _is_octal(text: bytes | bytearray) -> bool:
 class _Bounded:
     """A file of which `tarfile` reads no more for one header than `MAX_HEADER_BYTES`."""
 
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self.seek, self.tell = file.seek, file.tell
+    def __init__(self, file: Any, size: int | None) -> None:
+        self._file, self._size = file, size
+        self.tell = file.tell
         self.left: int | None = None
+
+    def seek(self, place: int) -> int:
+        """Go to a place; one behind the end of a plain file is damage, and may be no number that the system takes."""
+        if self._size is not None and place > self._size:
+            raise tarfile.ReadError(f"cut short: it has {self._size} bytes, a header leads to byte {place}")
+        found: int = self._file.seek(place)
+        return found
 
     def read(self, n_bytes: int) -> bytes:
         """Read so many bytes, or refuse to before memory is taken."""
@@ -87,8 +94,9 @@ class TarMembers:
 
     def __init__(self, path: Path, file: BinaryIO, start: int, stop: int | None, allowed: int) -> None:
         kind = compression_of(file.read(6)) if start == 0 else ""
+        size = file.seek(0, 2)
         file.seek(start)
-        self._file = _Bounded(Unpacked(path, file, kind, allowed) if kind else file)
+        self._file = _Bounded(Unpacked(path, file, kind, allowed), None) if kind else _Bounded(file, size)
         self._stop = stop
         with self._reading_header():
             self._archive = tarfile.open(fileobj=self._file, mode="r:", tarinfo=_Header)  # type: ignore[call-overload]

@@ -7,6 +7,8 @@ import lzma
 import struct
 import tarfile
 import tracemalloc
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,7 +38,7 @@ def refused(path: Path, content: bytes) -> str:
     try:
         with pytest.raises(ValueError, match=path.name) as found:
             images_to_zarr([path], path.parent / "x.zarr", workers=1)
-        assert tracemalloc.get_traced_memory()[1] < 32 * 2**20
+        assert tracemalloc.get_traced_memory()[1] < 16 * 2**20
     finally:
         tracemalloc.stop()
     assert sorted(p.name for p in path.parent.iterdir()) == [path.name]
@@ -46,11 +48,18 @@ def refused(path: Path, content: bytes) -> str:
 KINDS = [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK]
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "plain": bytes,
+    "gzip": lambda content: gzip.compress(content, 1),
+    "xz": lambda content: lzma.compress(content, preset=0),
+}
+
+
+@pytest.mark.parametrize("packed", PACKERS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("first", [True, False])
-def test_a_record_of_many_bytes(tmp_path: Path, pack: type[bytes], kind: bytes, first: bool) -> None:
-    n_bytes = 64 * 2**20
+def test_a_record_of_many_bytes(tmp_path: Path, packed: str, kind: bytes, first: bool) -> None:
+    n_bytes, pack = 24 * 2**20, PACKERS[packed]
     content = (b"" if first else member()) + header(kind, n_bytes) + bytes(n_bytes) + member()
     path = tmp_path / "a.tar"
     if first:
@@ -115,8 +124,6 @@ def test_a_dictionary_of_many_bytes(tmp_path: Path) -> None:
     content = bytearray(lzma.compress(write_tar(tmp_path / "b.tar", {"a.png": IMAGE}).read_bytes(), filters=filters))
     (tmp_path / "b.tar").unlink()
     content[12 + 4] = 39  # the filter's property: a dictionary of 3 GiB
-    import zlib
-
     size = (content[12] + 1) * 4
     content[12 + size - 4 : 12 + size] = zlib.crc32(content[12 : 12 + size - 4]).to_bytes(4, "little")
     assert "emory" in refused(tmp_path / "a.tar.xz", bytes(content))
