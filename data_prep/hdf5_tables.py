@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product, repeat
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,9 @@ class Hdf5Table:
         import h5py
 
         with damage_named(self.path), h5py.File(self.path, "r") as file:
-            rows = np.asarray(file[self.dataset][start:stop])
+            data = file[self.dataset]
+            _require_chunks(self.path, self.dataset, data, start, stop)
+            rows = np.asarray(data[start:stop])
         for value in self.fill:
             missing = (rows == value).reshape(len(rows), -1).any(axis=1)
             if missing.any():
@@ -93,6 +96,22 @@ def _require_stored(path: Path, name: str, data: Any) -> None:
             f"{path}: data set {name!r} states {rows} rows, of which at most {held} are stored; HDF5 would read fill "
             "values for the others. Write them, or make the data set as long as what it holds"
         )
+
+
+def _require_chunks(path: Path, name: str, data: Any, start: int, stop: int) -> None:
+    """Refuse chunks that HDF5 does not find: where its index is damaged, it reads fill values."""
+    if data.chunks is None:
+        return
+    first = start - start % data.chunks[0]
+    axes = (range(first, stop, data.chunks[0]), *map(range, repeat(0), data.shape[1:], data.chunks[1:]))
+    for place in product(*axes):
+        try:
+            data.id.read_direct_chunk(place)  # goes by the index as a reader does; other calls list what is there
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"{path}: data set {name!r} has no chunk at {place}, of which HDF5 would read fill values; the file is "
+                f"damaged, or was not written to its end ({error})"
+            ) from error
 
 
 def _fill_values(path: Path, name: str, attributes: Any) -> tuple[Any, ...]:

@@ -120,6 +120,18 @@ def test_rows_of_hdf5_that_were_never_written(
     refused(source, f"states {shape[0]} rows, of which at most {stored} are stored", "arrays")
 
 
+def test_a_chunk_that_the_index_of_hdf5_does_not_lead_to(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.h5", tmp_path / "x.zarr"
+    with h5py.File(source, "w") as file:
+        file.create_dataset("t", data=np.arange(960.0).reshape(240, 4), chunks=(40, 2), compression="gzip")
+    assert arrays_to_zarr([source], target) == 240
+    content = source.read_bytes()
+    place = content.index(struct.pack("<3Q", 120, 2, 0))  # the key of a chunk
+    source.write_bytes(content[:place] + struct.pack("<3Q", 160, 2, 0) + content[place + 24 :])
+    with pytest.raises(ValueError, match=r"a\.h5.*(no chunk at|cannot be read|stored)"):
+        arrays_to_zarr([source], tmp_path / "y.zarr")
+
+
 def test_a_chunk_of_hdf5_that_unpacks_to_gigabytes(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("t", (10**9, 2), "u1", chunks=(10**9, 2), compression="gzip")
