@@ -4,8 +4,8 @@
         [--dtype float32] [--allow-nonfinite] [--test-share 0.05 --seed 0] [--cluster URL]
 
 Rows keep the order of the sources, and their dtype. A task writes one shard; shards that are there already are not
-written again, so that the same call goes on after an interruption. Imports `table_files`, `table_sources`,
-`table_dtypes`, `file_tables`, `parquet_tables`, `splits`, `shards` and `tasks`.
+written again, so that the same call goes on after an interruption. Imports `builds`, `table_files`, `table_sources`,
+`table_dtypes`, `file_tables`, `parquet_tables`, `source_files`, `splits`, `shards` and `tasks`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from typing import Any
 import numpy as np
 import zarr
 
+from data_prep.builds import begin, finish, in_work, require_unchanged
 from data_prep.file_tables import listed
 from data_prep.parquet_tables import ParquetTable
-from data_prep.shards import Outline, Table, listed_sources, partial_of, require_apart, require_place, write_store
+from data_prep.shards import Outline, Table, listed_sources, require_apart, require_place, write_store
+from data_prep.source_files import error_line, file_fingerprint
 from data_prep.splits import TEST, TRAIN, HashSplit, SideTable
 from data_prep.table_dtypes import ConvertedTable, stated_dtype, target_of
 from data_prep.table_files import find_files
@@ -90,9 +92,9 @@ def arrays_to_zarr(
     ------
     ValueError
         When a source cannot be read as rows, a value is missing or not held by the dtype (each with the file and the
-        row), or the partial store is of other sources or options.
+        row), sources changed meanwhile, or the partial store is of other sources or options.
     FileExistsError
-        When there is something at `target`.
+        When there is something at `target`, or another process is writing it.
     FileNotFoundError
         When a source, or the folder of `target`, does not exist.
     """
@@ -102,7 +104,9 @@ def arrays_to_zarr(
     paths, target = listed_sources(sources), Path(target).absolute()
     require_place(target)
     require_apart(target, [path for path in paths if path.is_dir()])
-    found = open_tables(find_files(paths), dataset, columns)
+    files = find_files(paths)
+    prints = [file_fingerprint(file.path) for file in files]
+    found = open_tables(files, dataset, columns)
     _tell_columns(found)
     to, notices = target_of([source.table for source in found], stated)
     for notice in notices:
@@ -115,7 +119,6 @@ def arrays_to_zarr(
         sides = {TRAIN: False, TEST: True}
         parts = {side: [SideTable.of(t, key, split, is_test) for key, t in tables] for side, is_test in sides.items()}
     outlines = {side: Outline(part, ("sample", *names), compress=compress) for side, part in parts.items()}
-    partial = partial_of(target)
     known = [
         [_description(source) for source in found],
         {"dtype": to.dtype.str, "stated": to.stated, "allow_nonfinite": allow_nonfinite, "compress": compress},
@@ -124,8 +127,11 @@ def arrays_to_zarr(
     attributes: dict[str, Any] = {"sources": json.dumps(known)}
     if used := _columns(found):
         attributes["columns"] = list(used)
-    write_store(partial, outlines, attributes, client=client, workers=workers)
-    os.rename(partial, target)
+    with in_work(target) as partial:
+        begin(partial, prints, known)
+        write_store(partial, outlines, attributes, client=client, workers=workers)
+        require_unchanged(prints, [file_fingerprint(file.path) for file in files])
+        finish(partial, target)
     return sum(outline.shape[0] for outline in outlines.values())
 
 
@@ -184,8 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         n_rows = with_cluster(
             options.cluster, lambda client: arrays_to_zarr(options.sources, options.target, client=client, **choices)
         )
-    except (ValueError, OSError, ImportError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (ValueError, OSError, ImportError, MemoryError) as error:
+        print(error_line(error), file=sys.stderr)
         return 1
     used: Any = zarr.open(options.target, mode="r").attrs.get("columns")
     print(f"{options.target}: {n_rows} rows{f', columns {listed(used, 12)}' if used else ''}")

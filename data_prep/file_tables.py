@@ -1,19 +1,17 @@
-"""What a file of rows is to those that convert and write it, and how a file that cannot be read is named.
+"""What a file of rows is to those that convert and write it.
 
 Imports `shards` for its types, and NumPy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
 from data_prep.shards import Block
-
-Opened = TypeVar("Opened")
 
 
 class FileTable(Protocol):
@@ -42,14 +40,6 @@ class FileTable(Protocol):
     def pieces(self, start: int, stop: int) -> Iterator[Block]:
         """Rows ``start:stop``: one array (rows, features...), or one (rows,) per column."""
         ...
-
-
-def opened(path: Path, open_file: Callable[[], Opened]) -> Opened:
-    """Open a file, or name it in the error."""
-    try:
-        return open_file()
-    except Exception as error:  # each library has errors of its own for files that are damaged
-        raise ValueError(f"{path} cannot be read: {error}") from error
 
 
 def refuse_choices(path: Path, **choices: Any) -> None:

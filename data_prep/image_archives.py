@@ -1,29 +1,31 @@
 """Lists what tar and zip archives hold, without extracting anything and without following a link.
 
-A member's name is a label in reports and never becomes a path. Imports `image_entries`,
-`tar_cuts` and the standard library.
+A member's name is a label in reports and never becomes a path. Archives whose checksums do not hold are refused as a
+whole. Imports `image_entries`, `source_files`, `tar_cuts`, `tar_members`, `unpacking`, `zip_checks` and the
+standard library.
 """
 
 from __future__ import annotations
 
-import gzip
+import io
 import itertools
-import lzma
 import stat
-import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any
 
-from data_prep.image_entries import Entry, base_name, digest_of, file_fingerprint, refusal_of
+from data_prep.image_entries import Entry, base_name, digest_of, refusal_of
+from data_prep.source_files import damage_named, file_fingerprint
 from data_prep.tar_cuts import cuts
+from data_prep.tar_members import TarMembers
+from data_prep.unpacking import allowed_bytes, refuse_size
+from data_prep.zip_checks import require_sound
 
 MEMBERS_PER_PART = 4096
-_ARCHIVE_ERRORS = (tarfile.TarError, zipfile.BadZipFile, EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+_DAMAGED = "is damaged or not a tar or zip archive"
+_BLOCK = 2**20
 
 
 @dataclass(frozen=True)
@@ -36,29 +38,35 @@ class Archive:
         The archive.
     start, stop : int or None
         Bytes at which the first member begins and at which one begins that is left out; None for the end.
+    max_unpacked : int or None
+        Bytes that it may unpack to; by default 1 GiB, or 100 times its size.
     """
 
     path: Path
     start: int = 0
     stop: int | None = None
+    max_unpacked: int | None = None
 
     def parts(self) -> list[Archive]:
         """Return ranges of the members; a compressed archive is read from its beginning to its end."""
         starts = cuts(self.path, MEMBERS_PER_PART)
-        return [Archive(self.path, a, b) for a, b in itertools.pairwise([*starts, None]) if a is not None]
+        return [replace(self, start=a, stop=b) for a, b in itertools.pairwise([*starts, None]) if a is not None]
 
-    def fingerprint(self) -> list[Any]:
-        """Return name, size and time of the file."""
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what tells the file from others."""
         return file_fingerprint(self.path)
 
     def entries(self) -> Iterator[Entry]:
         """Yield one entry per member that is not a directory, its bytes read in passing."""
-        label = base_name(self.path)
-        with _damage_named(self.path):
-            for archive, member in _members(self.path, self.start, self.stop):
+        label, allowed, n_bytes = base_name(self.path), allowed_bytes(self.path, self.max_unpacked), 0
+        with damage_named(self.path, _DAMAGED), self.path.open("rb") as file:
+            archive = TarMembers(self.path, file, self.start, self.stop, allowed)
+            for member in archive:
                 refusal = refusal_of(member.isreg(), member.issym() or member.islnk(), member.size)
-                content = None if refusal else _payload(archive, member)
-                yield Entry(label, member.name, content, refusal)
+                n_bytes += 0 if refusal else member.size  # members with holes are larger than the archive
+                if n_bytes > allowed:
+                    raise refuse_size(self.path, allowed)
+                yield Entry(label, member.name, None if refusal else archive.payload(member), refusal)
 
 
 @dataclass(frozen=True)
@@ -67,87 +75,36 @@ class ZipArchive:
 
     path: Path
     members: frozenset[str] | None = None
+    max_unpacked: int | None = None
 
     def parts(self) -> list[ZipArchive]:
         """Return the archive alone."""
         return [self]
 
-    def fingerprint(self) -> list[Any]:
-        """Return name, size and time of the file, and the names of the members that are chosen."""
-        chosen = None if self.members is None else digest_of(sorted(self.members))
-        return [*file_fingerprint(self.path), chosen]
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what tells the file from others, and the names of the members that are chosen."""
+        chosen = {} if self.members is None else {"members": digest_of(sorted(self.members))}
+        return file_fingerprint(self.path) | chosen
 
     def entries(self) -> Iterator[Entry]:
-        """Yield one entry per member that is not a directory; damage to one member is its refusal alone."""
-        label = base_name(self.path)
-        with _damage_named(self.path), zipfile.ZipFile(self.path) as archive:
-            for member in archive.infolist():
-                if member.is_dir() or (self.members is not None and member.filename not in self.members):
-                    continue
-                refusal = _refusal_in_zip(member)
+        """Yield one entry per member that is not a directory."""
+        label, allowed = base_name(self.path), allowed_bytes(self.path, self.max_unpacked)
+        with damage_named(self.path, _DAMAGED), zipfile.ZipFile(self.path) as archive:
+            require_sound(archive)
+            found = [(member, _refusal_in_zip(member)) for member in archive.infolist() if self._chooses(member)]
+            if sum(member.file_size for member, refusal in found if not refusal) > allowed:
+                raise refuse_size(self.path, allowed)
+            for member, refusal in found:
                 content: bytes | None = None
                 if not refusal:
                     try:
                         content = _unpacked(archive, member)
-                    except (*_ARCHIVE_ERRORS, NotImplementedError) as error:
+                    except NotImplementedError as error:  # a compression that Python does not have
                         refusal = f"cannot be unpacked: {error}"
                 yield Entry(label, member.filename, content, refusal)
 
-
-@contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except _ARCHIVE_ERRORS as error:
-        reason = " ".join(str(error).split())  # tarfile lists on several lines what it has tried
-        raise ValueError(f"{path} is damaged or not a tar or zip archive: {reason}") from error
-
-
-class _Header(tarfile.TarInfo):
-    """Reads what is asked of a regular file's header, in a third of the time; all other headers as `tarfile` does.
-
-    With images of a kilobyte, `tarfile` takes half as long for the headers as Pillow for the images.
-    """
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        size, checksum = (buf[field].strip(b" \0") for field in (_SIZE, _CHECKSUM))
-        # Sizes in other notations, damage and the end of the archive are left to tarfile.
-        if buf[_TYPE] == tarfile.REGTYPE and _is_octal(size) and _is_octal(checksum):
-            if sum(buf) - sum(buf[_CHECKSUM]) + 8 * ord(" ") == int(checksum, 8):
-                name, prefix = (buf[field].partition(b"\0")[0] for field in (_NAME, _PREFIX))
-                path = bytes(prefix + b"/" + name if prefix else name)
-                header = cls(path.decode(encoding, errors))
-                header.size = int(size, 8)
-                return header
-        return super().frombuf(buf, encoding, errors)
-
-
-_NAME, _SIZE, _CHECKSUM, _TYPE, _PREFIX = slice(100), slice(124, 136), slice(148, 156), slice(156, 157), slice(345, 500)
-
-
-def _is_octal(text: bytes | bytearray) -> bool:
-    return text.isdigit() and not text.translate(None, b"01234567")
-
-
-def _members(path: Path, start: int, stop: int | None) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    with path.open("rb") as file, _opened(path, file, start) as archive:
-        while (member := archive.next()) is not None:
-            if stop is not None and member.offset >= stop:
-                return
-            # tarfile remembers every header it has read, about 1 GB for a million images.
-            archive.members.clear()  # type: ignore[attr-defined]
-            if not member.isdir():
-                yield archive, member
-        _check_end(archive)
-
-
-def _opened(path: Path, file: BinaryIO, start: int) -> tarfile.TarFile:
-    """The archive from a byte on, at which a member begins; from the beginning, its kind is found out."""
-    if start == 0:
-        return tarfile.open(path, "r:*", tarinfo=_Header)
-    file.seek(start)
-    return tarfile.open(fileobj=file, mode="r:", tarinfo=_Header)
+    def _chooses(self, member: zipfile.ZipInfo) -> bool:
+        return not member.is_dir() and (self.members is None or member.filename in self.members)
 
 
 def _refusal_in_zip(member: zipfile.ZipInfo) -> str:
@@ -159,32 +116,12 @@ def _refusal_in_zip(member: zipfile.ZipInfo) -> str:
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     """The bytes of a member, no more than its header states, their checksum compared."""
+    content, left = io.BytesIO(), member.file_size + 1  # one more, so that the end is reached and the checksum compared
     with archive.open(member) as stream:
-        content = stream.read(member.file_size + 1)  # one more, so that the end is reached and the checksum looked at
-    if len(content) != member.file_size:
-        raise zipfile.BadZipFile(f"{len(content)} bytes, its header states {member.file_size}")
-    return content
-
-
-def _payload(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    if not member.issparse() and archive.fileobj is not None:  # far faster than extractfile, for images of a kilobyte
-        archive.fileobj.seek(member.offset_data)
-        content: bytes = archive.fileobj.read(member.size)
-        if len(content) < member.size:
-            raise tarfile.ReadError(f"member {member.name!r} is cut: {len(content)} of {member.size} bytes")
-        return content
-    stream = archive.extractfile(member)
-    if stream is None:
-        raise tarfile.ReadError(f"member {member.name!r} cannot be read")
-    with stream:
-        return stream.read()
-
-
-def _check_end(archive: tarfile.TarFile) -> None:
-    # tarfile takes a damaged or cut header behind the first member for the end of the archive.
-    if archive.fileobj is None:
-        return
-    archive.fileobj.seek(archive.offset)
-    block = archive.fileobj.read(tarfile.BLOCKSIZE)
-    if block and (len(block) < tarfile.BLOCKSIZE or block.strip(b"\0")):
-        raise tarfile.ReadError(f"no valid header at byte {archive.offset}")
+        while left > 0 and (block := stream.read(min(left, _BLOCK))):
+            left -= content.write(block)
+    if content.tell() != member.file_size:
+        raise zipfile.BadZipFile(
+            f"member {member.filename!r} has {content.tell()} bytes, its header states {member.file_size}"
+        )
+    return content.getvalue()

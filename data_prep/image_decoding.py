@@ -145,6 +145,8 @@ def _frames(image: Image.Image, shaping: Shaping) -> Iterator[Frame]:
     for number in range(1, n_frames + 1):
         try:
             image.seek(number - 1)
+        except MemoryError:
+            raise
         except Exception as error:
             yield Frame(number, None, f"this frame of {n_frames} and those behind it cannot be reached: {error}")
             return
@@ -178,6 +180,8 @@ def _further(image: Image.Image) -> int:
         for number in range(1, n_frames):
             image.seek(number)
             found += not _is_no_page(image)
+    except MemoryError:
+        raise
     except Exception:
         return 1
     return found

@@ -11,7 +11,6 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 MAX_FILE_BYTES = 256 * 2**20
 
@@ -67,12 +66,6 @@ def refusal_of(regular: bool, link: bool, size_bytes: int) -> str:
     if size_bytes > MAX_FILE_BYTES:
         return f"{size_bytes} bytes, more than the limit of {MAX_FILE_BYTES}"
     return ""
-
-
-def file_fingerprint(path: Path) -> list[Any]:
-    """Return what tells a file from others, as JSON values: its name, size and time."""
-    status = path.stat()
-    return [base_name(path), status.st_size, status.st_mtime_ns]
 
 
 def digest_of(names: Iterable[str]) -> str:

@@ -23,6 +23,7 @@ import numpy as np
 from data_prep.image_decoding import Frame, Pixels, decode, load_decoders
 from data_prep.image_entries import Entry
 from data_prep.image_records import Part, Record, Skipped, Treatment
+from data_prep.source_files import place_named
 from data_prep.tasks import in_order
 
 BATCH_ENTRIES = 256
@@ -58,7 +59,7 @@ def write_part(part: Part, pool: Executor | None = None, n_workers: int = 1) -> 
         When the archive is damaged.
     """
     load_decoders()
-    with _Files(part) as files:
+    with place_named(part.treatment.folder), _Files(part) as files:
         for batch in _decoded_part(part, pool, n_workers):
             files.add(batch)
         return part.number, files.publish()

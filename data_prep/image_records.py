@@ -105,7 +105,10 @@ def read_record(part: Part) -> Record | None:
     """Return the record of a part that is done and whose files are whole, else None."""
     if not part.file("json").is_file():
         return None
-    record = Record(**json.loads(part.file("json").read_text()))
+    try:
+        record = Record(**json.loads(part.file("json").read_bytes()))
+    except (ValueError, TypeError):  # damaged: the part is decoded again
+        return None
     tables = [table for side in record.rows for table in (rows_of(part, record, side), labels_of(part, record, side))]
     whole = all(table.path.is_file() and table.path.stat().st_size == table.n_bytes for table in tables if table)
     return record if whole else None

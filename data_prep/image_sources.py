@@ -1,14 +1,13 @@
 """Opens sources of images: folders, single files, texts that name files, tar and zip archives.
 
 Nothing is extracted and no link is followed. A source yields entries in a fixed order, and cuts itself into parts that
-yield the same. Imports `image_archives`, `image_entries` and the standard library.
+yield the same. Imports `image_archives`, `image_entries`, `source_files`, `tar_members` and the standard library.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import tarfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.image_archives import Archive, ZipArchive
-from data_prep.image_entries import Entry, base_name, digest_of, file_entry, file_fingerprint
+from data_prep.image_entries import Entry, base_name, file_entry
+from data_prep.source_files import file_fingerprint, files_fingerprint, require_readable
+from data_prep.tar_members import is_tar
 
 FILES_PER_PART = 4096
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff")
@@ -34,9 +35,9 @@ class Folder:
         starts = range(0, len(self.files), FILES_PER_PART)
         return [Folder(self.path, self.files[start : start + FILES_PER_PART]) for start in starts]
 
-    def fingerprint(self) -> list[Any]:
-        """Return what tells this source from others, as JSON values: here its name and the names of its files."""
-        return [base_name(self.path), len(self.files), digest_of(self.files)]
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what tells this source from others, as JSON values."""
+        return files_fingerprint(self.path, self.path, self.files)
 
     def entries(self) -> Iterator[Entry]:
         """Yield one entry per file; links and special files come with a refusal."""
@@ -74,9 +75,12 @@ class FileList:
                 offset += sum(map(len, lines))
         return found
 
-    def fingerprint(self) -> list[Any]:
-        """Return name, size and time of the text."""
-        return file_fingerprint(self.path)
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what tells the text and the files that it names from others."""
+        with self.path.open("rb") as text:
+            names = (os.fsdecode(line.strip()) for line in text)
+            named = files_fingerprint(self.path, self.path.parent, names)
+        return file_fingerprint(self.path) | {"content of its files": named["checksum"]}
 
     def entries(self) -> Iterator[Entry]:
         """Yield one entry per line that is not empty; links, special and missing files come with a refusal."""
@@ -91,18 +95,20 @@ class FileList:
 Source = Folder | FileList | Archive | ZipArchive
 
 
-def open_sources(paths: Sequence[str | os.PathLike[str]]) -> list[Source]:
+def open_sources(paths: Sequence[str | os.PathLike[str]], max_unpacked: int | None = None) -> list[Source]:
     """Return one source per folder, archive, and run of image files of one folder, in the given order.
 
     Raises
     ------
     FileNotFoundError
         When a path does not exist.
+    ValueError
+        When it is a FIFO, a device or a socket.
     """
     found: list[Source] = []
     for folder, run in itertools.groupby(map(Path, paths), _folder_of_image):
         if folder is None:
-            found += map(_open_source, run)
+            found += [_open_source(path, max_unpacked) for path in run]
         else:
             found.append(Folder(folder, tuple(path.name for path in run)))
     return found
@@ -113,12 +119,12 @@ def _folder_of_image(path: Path) -> Path | None:
     return path.parent if path.suffix.lower() in IMAGE_ENDINGS and path.is_file() else None
 
 
-def _open_source(path: Path) -> Source:
-    if not path.exists():
-        raise FileNotFoundError(f"source {path} does not exist")
+def _open_source(path: Path, max_unpacked: int | None) -> Source:
+    require_readable(path)
     if path.is_dir():
         return Folder(path, _files_below(path))
-    return ZipArchive(path) if zipfile.is_zipfile(path) and not tarfile.is_tarfile(path) else Archive(path)
+    is_zip = zipfile.is_zipfile(path) and not is_tar(path)
+    return ZipArchive(path, None, max_unpacked) if is_zip else Archive(path, max_unpacked=max_unpacked)
 
 
 def _files_below(folder: Path) -> tuple[str, ...]:

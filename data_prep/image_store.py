@@ -2,7 +2,8 @@
 
 First each part of the sources is decoded to files of rows, then the rows of all parts are written to shards: how many
 rows a source yields is known only when it has been decoded. Both lie in ``TARGET.partial``, which needs twice the
-space of the store. Imports `image_plan`, `image_parts`, `image_records`, `processes`, `shards`, `tasks` and `cores`.
+space of the store. Imports `builds`, `image_begin`, `image_plan`, `image_parts`, `image_records`, `processes`,
+`shards`, `tasks` and `cores`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from typing import Any
 
 import numpy as np
 
+from data_prep.builds import in_work, require_unchanged
 from data_prep.cores import available_cores
-from data_prep.image_decoding import decode, load_decoders
+from data_prep.image_begin import begin
+from data_prep.image_decoding import load_decoders
 from data_prep.image_entries import base_name
 from data_prep.image_parts import LISTED, write_part
 from data_prep.image_plan import Plan
 from data_prep.image_records import Part, Record, Skipped, Treatment, labels_of, read_record, read_skipped, rows_of
+from data_prep.image_sources import Source
 from data_prep.processes import process_pool
-from data_prep.shards import Outline, RawTable, partial_of, write_store
+from data_prep.shards import Outline, RawTable, write_store
 from data_prep.tasks import each, in_order
 
 logger = logging.getLogger(__name__)
@@ -92,12 +96,27 @@ def write_images(
     ------
     ValueError
         When an archive is damaged, no image can be read, or ``TARGET.partial`` was begun with another plan.
+    FileExistsError
+        When another process writes the same target.
     """
-    partial = partial_of(target)
-    shape = _begin(partial, plan)
+    with in_work(target) as partial:
+        return _write(plan, target, partial, client, workers, overwrite, accept)
+
+
+def _write(
+    plan: Plan,
+    target: Path,
+    partial: Path,
+    client: Any,
+    workers: int | None,
+    overwrite: bool,
+    accept: Callable[[dict[str, int]], None] | None,
+) -> Report:
+    cut = [source.parts() for source in plan.sources]
+    shape, sources = begin(partial, plan, list(map(len, cut)))
     (partial / "parts").mkdir(exist_ok=True)
     treatment = Treatment(partial / "parts", shape, plan.shaping, plan.split, plan.classes, plan.ignored)
-    owners, parts = _parts(plan, treatment)
+    owners, parts = _parts(plan, treatment, cut)
     records = _decode_parts(parts, client, workers)
     counts, outlines = _counts(plan, owners, records), _outlines(plan, parts, records)
     n_skipped = sum(r.skipped for r in records)
@@ -119,46 +138,15 @@ def write_images(
     write_store(store, outlines, attributes, client=client, workers=workers)
     skipped = list(itertools.islice(itertools.chain.from_iterable(map(read_skipped, parts)), LISTED))
     _list_skipped(store / plan.arrays[0] / SKIPPED_FILE, skipped)
+    require_unchanged(sources, plan.description()["sources"])
     _publish(store, target, partial / "replaced", overwrite)
     shutil.rmtree(partial)
     return Report(written, skipped, n_skipped, rows, unused["files"], unused["frames"])
 
 
-def _begin(partial: Path, plan: Plan) -> tuple[int, ...]:
-    """Shape of the rows: that of the first image, found before anything is written or by an earlier call."""
-    file, known = partial / "plan.json", plan.description()
-    if file.is_file():
-        found = json.loads(file.read_text())
-        if found["plan"] != known:
-            raise ValueError(f"{partial} was begun from other sources or options; remove it to begin anew")
-        for left in (partial / "parts").glob("*.tmp"):  # of tasks that were killed
-            left.unlink(missing_ok=True)
-        return tuple(found["shape"])
-    if partial.exists() and any(path.name != "plan.json.tmp" for path in partial.iterdir()):
-        raise ValueError(f"{partial} is in the way, and not of this command; remove it to begin")
-    shape = plan.shape or _first_shape(plan)
-    partial.mkdir(exist_ok=True)
-    text = json.dumps({"plan": known, "shape": shape})
-    (partial / "plan.json.tmp").write_text(text)
-    os.replace(partial / "plan.json.tmp", file)
-    return shape
-
-
-def _first_shape(plan: Plan) -> tuple[int, ...]:
-    load_decoders()
-    first = ""
-    for source in plan.sources:
-        for entry in source.entries():
-            for frame in decode(entry, plan.shaping):
-                if frame.pixels is not None:
-                    return frame.pixels.shape
-                first = first or f"the first is {entry.name!r}: {frame.reason}"
-    raise ValueError(f"no image could be read from {len(plan.sources)} source(s); {first or 'they hold no files'}")
-
-
-def _parts(plan: Plan, treatment: Treatment) -> tuple[list[int], list[Part]]:
+def _parts(plan: Plan, treatment: Treatment, cut: Sequence[Sequence[Source]]) -> tuple[list[int], list[Part]]:
     """Parts in the order of rows, and the numbers of their sources."""
-    pairs = [(owner, part) for owner, source in enumerate(plan.sources) for part in source.parts()]
+    pairs = [(owner, part) for owner, parts in enumerate(cut) for part in parts]
     sides = plan.sides or ("",) * len(plan.sources)
     parts = [Part(number, part, sides[owner], treatment) for number, (owner, part) in enumerate(pairs)]
     return [owner for owner, _ in pairs], parts

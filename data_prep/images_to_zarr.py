@@ -5,7 +5,7 @@
 
 Sources keep their given order, archives the order of their members, folders are sorted by path. Images that cannot be
 used are skipped and reported, never replaced. An interrupted call goes on when it is made again. Imports
-`image_sources`, `image_decoding`, `image_store`, `shards`, `splits` and `tasks`.
+`image_sources`, `image_decoding`, `image_store`, `shards`, `source_files`, `splits` and `tasks`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from data_prep.image_plan import Plan
 from data_prep.image_sources import open_sources
 from data_prep.image_store import Report, write_images
 from data_prep.shards import listed_sources, require_apart
+from data_prep.source_files import error_line
 from data_prep.splits import HashSplit
 from data_prep.tasks import with_cluster
 
@@ -41,6 +42,7 @@ def images_to_zarr(
     rows_per_chunk: int | None = None,
     test_share: float | None = None,
     seed: int = 0,
+    max_unpacked: int | None = None,
     client: Any = None,
     workers: int | None = None,
     overwrite: bool = False,
@@ -70,6 +72,8 @@ def images_to_zarr(
         workers have a part in it.
     seed : int
         Of `test_share`.
+    max_unpacked : int, optional
+        Bytes that each archive may unpack to; by default 1 GiB, or 100 times its size where that is more.
     client : distributed.Client, optional
         Workers that decode and write, a task per 4,096 files of a folder or of a plain tar archive, and one per
         other archive; they must see sources and target. By default processes of this machine do.
@@ -89,10 +93,11 @@ def images_to_zarr(
     Raises
     ------
     ValueError
-        When an argument is out of range, an archive is damaged, no image could be read, or
-        ``TARGET.partial`` was begun from other sources or with other options.
+        When an argument is out of range, an archive is damaged or unpacks to too much, a source is neither file nor
+        folder, no image could be read, sources changed meanwhile, or ``TARGET.partial`` was begun from other sources
+        or with other options.
     FileExistsError
-        When there is something at `target` that must not be replaced.
+        When there is something at `target` that must not be replaced, or another process is writing it.
     FileNotFoundError
         When a source, or the folder of `target`, does not exist.
 
@@ -103,14 +108,14 @@ def images_to_zarr(
     rows, on the same side of a split. Smaller copies and masks in a TIFF, and further pictures in a JPEG (previews,
     gain maps), are no frames.
     """
-    for name, value in {"rows_per_chunk": rows_per_chunk, "workers": workers}.items():
+    for name, value in {"rows_per_chunk": rows_per_chunk, "workers": workers, "max_unpacked": max_unpacked}.items():
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     split = None if test_share is None else HashSplit(test_share, seed)
     shaping = Shaping(size, channels, frames=frames)
     paths, target = listed_sources(sources), Path(target).absolute()
     _check_target(target, paths, overwrite)
-    plan = Plan(tuple(open_sources(paths)), shaping, split=split, rows_per_chunk=rows_per_chunk)
+    plan = Plan(tuple(open_sources(paths, max_unpacked)), shaping, split=split, rows_per_chunk=rows_per_chunk)
     return write_images(plan, target, client=client, workers=workers, overwrite=overwrite)
 
 
@@ -140,6 +145,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows-per-chunk", type=int, metavar="N", help="images per chunk (default: about 2 MiB)")
     parser.add_argument("--test-share", type=float, metavar="SHARE", help="draw a test split: arrays train and test")
     parser.add_argument("--seed", type=int, default=0, help="of the test split (default: 0)")
+    parser.add_argument(
+        "--max-unpacked", type=int, metavar="BYTES", help="of each archive (default: 1 GiB, or 100 times its size)"
+    )
     parser.add_argument("--cluster", metavar="URL", help="address of a Dask scheduler whose workers do it")
     parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
     parser.add_argument("--overwrite", action="store_true", help="replace a store that exists")
@@ -154,8 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         report = with_cluster(cluster, lambda client: images_to_zarr(**options, client=client))
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (ValueError, OSError, MemoryError) as error:
+        print(error_line(error), file=sys.stderr)
         return 1
     print_report(report)
     return 0

@@ -1,4 +1,4 @@
-"""Rows of Parquet files. Imports `file_tables`, `shards` for its types, NumPy and pyarrow."""
+"""Rows of Parquet files. Imports `file_tables`, `shards` for its types, `source_files`, NumPy and pyarrow."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.file_tables import listed, opened, refuse_choices
+from data_prep.file_tables import listed, refuse_choices
 from data_prep.shards import Block
+from data_prep.source_files import damage_named
 
 # Names that pandas and Dask give to an index without a name; other programs keep the column and drop the metadata.
 _INDEX_NAMES = re.compile(r"__index_level_\d+__|__null_dask_index__")
@@ -51,23 +52,22 @@ class ParquetTable:
     @classmethod
     def open(cls, path: Path, dataset: str | None, columns: Sequence[str] | None) -> ParquetTable:
         """Read the footer, and one row to see how long its lists are."""
-        import pyarrow.parquet as pq
-
         refuse_choices(path, dataset=dataset)
-        with opened(path, lambda: pq.ParquetFile(path)) as file:
+        with damage_named(path), _file(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
-            left_out = () if columns else opened(path, lambda: _index_columns(schema))
+            left_out = () if columns else _index_columns(schema)
             names = tuple(columns) if columns else tuple(name for name in schema.names if name not in left_out)
             _require_columns(path, schema, names)
             lists = len(names) == 1 and _is_list(schema.field(names[0]).type)
             kinds = [schema.field(names[0]).type.value_type] if lists else [schema.field(name).type for name in names]
             dtypes = tuple(np.dtype(kind.to_pandas_dtype()) for kind in kinds)
-            ends = np.cumsum([0, *(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))])
+            ends = _ends(path, metadata)
             width = len(names)
             if lists:
                 first = next(file.iter_batches(1, columns=list(names)), None)
                 width = 0 if first is None else _unlisted(path, 0, first[names[0]], names[0], None).shape[1]
             else:
+                _require_columns_begin(file, names, ends)
                 _refuse_gaps(path, file, names, ends)
         row_groups = tuple(int(end) for end in ends)
         return cls(path, names, left_out, lists, (row_groups[-1], width), dtypes, row_groups)
@@ -95,11 +95,9 @@ class ParquetTable:
 
     def pieces(self, start: int, stop: int) -> Iterator[Block]:
         """Rows from the row groups that hold them."""
-        import pyarrow.parquet as pq
-
         groups = [g for g in range(len(self.row_groups) - 1) if self._overlaps(g, start, stop)]
         offset = self.row_groups[groups[0]]
-        with pq.ParquetFile(self.path) as file:
+        with damage_named(self.path), _file(self.path) as file:
             table = file.read_row_groups(groups, columns=list(self.columns), use_threads=False)
         part = table.slice(start - offset, stop - start)
         for name in self.columns:
@@ -112,6 +110,29 @@ class ParquetTable:
 
     def _overlaps(self, group: int, start: int, stop: int) -> bool:
         return self.row_groups[group] < stop and self.row_groups[group + 1] > start
+
+
+def _file(path: Path) -> Any:
+    """A file whose pages are compared with their checksums, where it has any."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path, page_checksum_verification=True)
+
+
+def _ends(path: Path, metadata: Any) -> npt.NDArray[np.int64]:
+    """First rows of the row groups, and the end; refused where the footer contradicts itself."""
+    counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    if min(counts, default=0) < 0 or sum(counts) != metadata.num_rows:
+        raise ValueError(
+            f"{path}: its footer states {metadata.num_rows} rows, its row groups {sum(counts)}; the file is damaged"
+        )
+    return np.cumsum([0, *counts])
+
+
+def _require_columns_begin(file: Any, names: Sequence[str], ends: npt.NDArray[np.int64]) -> None:
+    """Read a row of each row group: where its columns are damaged, asking pyarrow for their statistics would abort."""
+    for group in np.flatnonzero(np.diff(ends)).tolist():
+        next(file.iter_batches(1, row_groups=[group], columns=list(names), use_threads=False))
 
 
 def _index_columns(schema: Any) -> tuple[str, ...]:
@@ -158,11 +179,17 @@ def _refuse_gaps(path: Path, file: Any, names: Sequence[str], ends: npt.NDArray[
     metadata = file.metadata
     leaves = {metadata.schema.column(k).path: k for k in range(metadata.num_columns)}
     counts = np.zeros((metadata.num_row_groups, len(names)), np.int64)
-    for group, counted in enumerate(counts):
+    for group in np.flatnonzero(np.diff(ends)).tolist():
         described = metadata.row_group(group)
         for k, name in enumerate(names):
-            statistics = described.column(leaves[name]).statistics
-            counted[k] = statistics.null_count or 0 if statistics is not None else 0
+            column = described.column(leaves[name])
+            n_rows = int(ends[group + 1] - ends[group])
+            if column.num_values != n_rows:
+                raise ValueError(
+                    f"{path}: row group {group} states {n_rows} rows, its column {name!r} {column.num_values} values; "
+                    "the file is damaged"
+                )
+            counts[group, k] = column.statistics.null_count or 0 if column.statistics is not None else 0
     if counts.any():
         column = int(np.flatnonzero(counts.any(axis=0))[0])
         group, total = int(np.flatnonzero(counts[:, column])[0]), counts[:, column].sum()

@@ -1,7 +1,7 @@
 """Writes tables of rows to sharded Zarr arrays, one task per shard, so that an interrupted call goes on.
 
 Owns the layout of what this package writes. A store is one array, or a group of arrays. Imports
-`raw_shards`, `tasks`, NumPy and Zarr.
+`builds`, `raw_shards`, `source_files`, `tasks`, NumPy and Zarr.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import logging
+import math
 import os
 import shutil
 import sys
@@ -22,7 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 
+from data_prep.builds import LOCK, RECORD
 from data_prep.raw_shards import Extent, write_raw_shard
+from data_prep.source_files import place_named
 from data_prep.tasks import each
 
 logger = logging.getLogger(__name__)
@@ -30,6 +33,7 @@ logger = logging.getLogger(__name__)
 CHUNK_BYTES = 2 * 2**20
 CHUNKS_PER_SHARD = 32
 _MARKER = "zarr.json"
+_MOST_COMPRESSED = 1000
 
 _opening = threading.Lock()
 
@@ -66,11 +70,11 @@ class RawTable:
     @property
     def n_bytes(self) -> int:
         """Of all rows."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def extent(self, start: int, stop: int) -> Extent:
         """Bytes of rows ``start:stop``."""
-        row_bytes = int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+        row_bytes = math.prod(self.shape[1:]) * self.dtype.itemsize
         return Extent(self.path, self.offset + start * row_bytes, (stop - start) * row_bytes)
 
     def read(self, start: int, stop: int) -> Block:
@@ -111,6 +115,11 @@ class Outline:
         """That holds the values of all tables, in native byte order."""
         return np.result_type(*{table.dtype for table in self.tables}).newbyteorder("=")
 
+    @property
+    def n_bytes(self) -> int:
+        """Of all rows, before they are compressed."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
 
 class Shard(NamedTuple):
     """One task: rows ``start:stop`` of the array at `path`, from ranges of tables."""
@@ -147,8 +156,9 @@ def write_store(
     Raises
     ------
     ValueError
-        When the store at `place` was begun with other attributes.
+        When the store at `place` was begun with other attributes, or cannot fit on its disk.
     """
+    _require_room(place, outlines)
     _begin(place, outlines, dict(attributes))
     shards = [shard for name, outline in outlines.items() for shard in _shards(place / name, outline)]
     # A shard is written to a file of another name first, so that one that is there is whole.
@@ -161,6 +171,11 @@ def write_store(
 
 def write_shard(shard: Shard) -> None:
     """Write one shard whole."""
+    with place_named(shard.file):
+        _write_shard(shard)
+
+
+def _write_shard(shard: Shard) -> None:
     with _opening, zarr.config.set({"array.write_empty_chunks": True}):  # a setting that a store does not remember
         array = zarr.open_array(shard.path, mode="r+")
     if not array.compressors and all(_is_copied(table, array.dtype) for table, _, _ in shard.pieces):
@@ -211,9 +226,14 @@ def require_apart(target: Path, sources: Sequence[Path]) -> None:
             raise ValueError(f"target {target} and source {source} lie inside one another")
 
 
-def partial_of(target: Path) -> Path:
-    """Where a target lies until it is complete."""
-    return target.with_name(target.name + ".partial")
+def _require_room(place: Path, outlines: Mapping[str, Outline]) -> None:
+    """Refuse numbers of rows that no disk of this size holds, before a shard is planned."""
+    n_bytes = sum(o.n_bytes // (_MOST_COMPRESSED if o.compress else 1) for o in outlines.values())
+    folder = next(path for path in (place, *place.parents) if path.is_dir())
+    room = shutil.disk_usage(folder).total
+    if 0 < room < n_bytes:  # some network file systems state nothing
+        shapes = ", ".join(str(outline.shape) for outline in outlines.values())
+        raise ValueError(f"{place}: rows of shape {shapes} are {n_bytes:,} bytes, more than the {room:,} of its disk")
 
 
 def _begin(place: Path, outlines: Mapping[str, Outline], attributes: dict[str, Any]) -> None:
@@ -221,7 +241,7 @@ def _begin(place: Path, outlines: Mapping[str, Outline], attributes: dict[str, A
         if dict(zarr.open(place, mode="r").attrs) != attributes:
             raise ValueError(f"{place} was begun from other sources or options; remove it to begin anew")
     else:
-        shutil.rmtree(place, ignore_errors=True)  # not even the description of the store was written
+        _clear(place)  # not even the description of the store was written
         if "" not in outlines:
             zarr.create_group(place, attributes=attributes)
     for name, outline in outlines.items():
@@ -229,9 +249,18 @@ def _begin(place: Path, outlines: Mapping[str, Outline], attributes: dict[str, A
             _create(place / name, outline, {} if name else attributes)
 
 
+def _clear(place: Path) -> None:
+    """Remove what a call has left that was killed as it began; what it was begun from stays."""
+    for path in place.iterdir() if place.is_dir() else ():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name not in (RECORD, LOCK):
+            path.unlink()
+
+
 def _create(place: Path, outline: Outline, attributes: dict[str, Any]) -> None:
     n_rows, *features = outline.shape
-    row_bytes = int(np.prod(features, dtype=np.int64)) * outline.dtype.itemsize
+    row_bytes = math.prod(features) * outline.dtype.itemsize
     rows_per_chunk = outline.rows_per_chunk or CHUNK_BYTES // row_bytes
     inner = max(1, min(rows_per_chunk, n_rows))  # chunks are stored whole, also where the array ends before
     outer = inner * max(1, min(CHUNKS_PER_SHARD, -(-n_rows // inner)))

@@ -150,7 +150,13 @@ class ConvertedTable:
         rows: Block = np.empty((stop - start, *self.shape[1:]), self.dtype)
         by_column = self.source.names != ("",)
         for k, (name, piece) in enumerate(zip(self.source.names, self.source.pieces(start, stop), strict=True)):
-            self._convert(piece, rows[:, k] if by_column else rows, name, start)
+            place = rows[:, k] if by_column else rows
+            if piece.shape != place.shape:
+                raise ValueError(
+                    f"{self.source.path}: values of shape {piece.shape} where its header states {place.shape}, from "
+                    f"row {start} on; the file is damaged"
+                )
+            self._convert(piece, place, name, start)
         if not self.allow_nonfinite and any(dtype.kind == "f" for dtype in self.source.dtypes):
             self._require_finite(rows, start)
         return rows

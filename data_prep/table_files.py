@@ -1,6 +1,6 @@
 """Finds the files of rows that sources name: files, and folders of parts as Spark, Dask and others write them.
 
-Standard library only.
+Imports `source_files` and the standard library.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from data_prep.source_files import require_readable
 
 FORMATS = {".npy": "NumPy", ".h5": "HDF5", ".hdf5": "HDF5", ".parquet": "Parquet", ".pq": "Parquet"}
 _OTHER_FOLDERS = {
@@ -65,10 +67,9 @@ def find_files(sources: Sequence[Path]) -> list[SourceFile]:
 
 
 def _files_of(source: Path) -> list[SourceFile]:
+    require_readable(source)
     if source.is_dir():
         return _files_in(source)
-    if not source.is_file():
-        raise FileNotFoundError(f"source {source} does not exist or is no file")
     file = SourceFile(source.absolute(), source.name, in_folder=False)
     if not file.format:
         raise ValueError(f"source {source}: expected a file that ends with one of {', '.join(FORMATS)}, or a folder")
@@ -94,6 +95,7 @@ def _files_in(folder: Path) -> list[SourceFile]:
                 f"source {folder} holds {files[0].key} ({files[0].format}) and {file.key} ({file.format}), expected "
                 "files of one format; name the files themselves"
             )
+        require_readable(file.path)
     return files
 
 

@@ -26,10 +26,11 @@ from data_prep.image_decoding import Shaping
 from data_prep.image_plan import Plan
 from data_prep.image_sources import Folder, Source
 from data_prep.image_store import write_images
-from data_prep.recipes.command import parser, run
+from data_prep.recipes.command import add_limit, parser, run
 from data_prep.recipes.files import existing, find_all
 from data_prep.recipes.paper import DATA_SETS, differences, require
 from data_prep.shards import require_place
+from data_prep.source_files import damage_named
 from data_prep.splits import TEST, TRAIN
 
 NAME = "celeba"
@@ -46,6 +47,7 @@ def prepare(
     *,
     crop: tuple[int, int, int, int] = CROP,
     partial: bool = False,
+    max_unpacked: int | None = None,
     client: Any = None,
     workers: int | None = None,
 ) -> dict[str, int]:
@@ -61,7 +63,7 @@ def prepare(
         Left, top, width and height of what is kept of the image.
     partial : bool
         Go on where images are missing or counts are not the paper's.
-    client, workers
+    max_unpacked, client, workers
         As in `images_to_zarr`.
 
     Returns
@@ -91,7 +93,7 @@ def prepare(
     for side, members in chosen.items():
         if not members:
             raise ValueError(f"{NAME}: no {side} image of {partition} is in {images}")
-    by_side = {side: _source(images, members) for side, members in chosen.items()}
+    by_side = {side: _source(images, members, max_unpacked) for side, members in chosen.items()}
     _require_original(by_side[TRAIN], images)
     plan = Plan(tuple(by_side.values()), shaping, sides=tuple(by_side), shape=shape)
     report = write_images(
@@ -107,7 +109,9 @@ def prepare(
 def _read_partition(path: Path) -> dict[str, list[str]]:
     """Names of the images per side, sorted."""
     names: dict[str, list[str]] = {TRAIN: [], TEST: []}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    with damage_named(path):
+        lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
         fields = line.split()
         if not fields:
             continue
@@ -121,15 +125,14 @@ def _members(images: Path) -> dict[str, str]:
     """File names and their places inside of the source."""
     if images.is_dir():
         return {name: name for name in os.listdir(images)}
-    try:
-        with zipfile.ZipFile(images) as archive:
-            return {name.rpartition("/")[2]: name for name in archive.namelist() if not name.endswith("/")}
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{images} is damaged or not a zip archive: {error}") from error
+    with damage_named(images, "is damaged or not a zip archive"), zipfile.ZipFile(images) as archive:
+        return {name.rpartition("/")[2]: name for name in archive.namelist() if not name.endswith("/")}
 
 
-def _source(images: Path, members: Iterable[str]) -> Source:
-    return Folder(images, tuple(members)) if images.is_dir() else ZipArchive(images, frozenset(members))
+def _source(images: Path, members: Iterable[str], max_unpacked: int | None) -> Source:
+    if images.is_dir():
+        return Folder(images, tuple(members))
+    return ZipArchive(images, frozenset(members), max_unpacked)
 
 
 def _require_original(source: Source, images: Path) -> None:
@@ -140,6 +143,8 @@ def _require_original(source: Source, images: Path) -> None:
     try:
         with Image.open(_stream(entry.content), formats=("JPEG", "PNG")) as image:
             size = image.size
+    except MemoryError:
+        raise
     except Exception:  # damage and bombs are of many types; they are counted as skipped when images are decoded
         return
     if size != _ORIGINAL:
@@ -157,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     options = parser(NAME, f"CelebA from {PARTITION} and {' or '.join(IMAGES)}.")
     options.add_argument("--crop", nargs=4, type=int, default=CROP, metavar=("LEFT", "TOP", "WIDTH", "HEIGHT"))
+    add_limit(options)
     found = options.parse_args(arguments)
     found.crop = tuple(found.crop)
     return run(NAME, prepare, found)

@@ -22,7 +22,7 @@ from data_prep.image_decoding import Shaping
 from data_prep.image_plan import Plan
 from data_prep.image_sources import open_sources
 from data_prep.image_store import write_images
-from data_prep.recipes.command import fingerprint, parser, run, write_tables
+from data_prep.recipes.command import add_limit, fingerprint, parser, run, write_tables
 from data_prep.recipes.files import existing, find, matching
 from data_prep.recipes.paper import DATA_SETS, differences, require
 from data_prep.shards import Block, require_place
@@ -57,7 +57,10 @@ class Records:
     def read(self, start: int, stop: int) -> Block:
         """Images or labels ``start:stop``; labels above 9 are refused."""
         n_bytes, offset = (stop - start) * _RECORD_BYTES, start * _RECORD_BYTES
-        records = np.fromfile(self.path, np.uint8, n_bytes, offset=offset).reshape(stop - start, _RECORD_BYTES)
+        flat = np.fromfile(self.path, np.uint8, n_bytes, offset=offset)
+        if len(flat) < n_bytes:
+            raise ValueError(f"{self.path}: ends before image {stop - 1}, which was there when the call began")
+        records = flat.reshape(stop - start, _RECORD_BYTES)
         if not self.labels:
             return records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         if records[:, 0].max() >= len(CLASSES):
@@ -71,6 +74,7 @@ def prepare(
     target: str | os.PathLike[str],
     *,
     partial: bool = False,
+    max_unpacked: int | None = None,
     client: Any = None,
     workers: int | None = None,
 ) -> dict[str, int]:
@@ -84,7 +88,7 @@ def prepare(
         The new store, a group.
     partial : bool
         Go on where files are missing or counts are not the paper's.
-    client, workers
+    max_unpacked, client, workers
         As in `images_to_zarr`.
 
     Returns
@@ -108,7 +112,7 @@ def prepare(
     if not archives:
         wanted = f"{', '.join(binary)}, or train-*.tar and test-*.tar"
         raise ValueError(f"{NAME}: nothing of it in {', '.join(map(str, paths))}; expected {wanted}")
-    return _from_archives(archives, place, partial, client, workers)
+    return _from_archives(archives, place, partial, max_unpacked, client, workers)
 
 
 def _from_records(
@@ -129,8 +133,9 @@ def _from_records(
             raise ValueError(f"{NAME}: no {side} images; expected {', '.join(names)}")
         arrays[side] = [Records(path, n, False) for path, n in there]
         arrays[f"{side}_labels"] = [Records(path, n, True) for path, n in there]
-    origin = [NAME, [fingerprint(path) for path in binary.values() if path is not None]]
-    return write_tables(target, arrays, origin, client=client, workers=workers)
+    files = [path for path in binary.values() if path is not None]
+    origin = [NAME, [fingerprint(path) for path in files]]
+    return write_tables(target, arrays, origin, files, client=client, workers=workers)
 
 
 def _count(path: Path) -> int:
@@ -141,9 +146,14 @@ def _count(path: Path) -> int:
 
 
 def _from_archives(
-    archives: list[tuple[Path, str]], target: Path, partial: bool, client: Any, workers: int | None
+    archives: list[tuple[Path, str]],
+    target: Path,
+    partial: bool,
+    max_unpacked: int | None,
+    client: Any,
+    workers: int | None,
 ) -> dict[str, int]:
-    sources = tuple(open_sources([path for path, _ in archives]))
+    sources = tuple(open_sources([path for path, _ in archives], max_unpacked))
     sides = tuple(side for _, side in archives)
     members = dict.fromkeys((TRAIN, TEST), 0)
     for source, side in zip(sources, sides, strict=True):
@@ -163,7 +173,9 @@ def _from_archives(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     expects = "CIFAR-10 from data_batch_*.bin and test_batch.bin, or from train-*.tar and test-*.tar."
-    return run(NAME, prepare, parser(NAME, expects).parse_args(arguments))
+    options = parser(NAME, expects)
+    add_limit(options)
+    return run(NAME, prepare, options.parse_args(arguments))
 
 
 if __name__ == "__main__":

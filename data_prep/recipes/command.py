@@ -1,6 +1,6 @@
 """What the commands of all recipes share: arguments, errors as one line, and stores made of tables.
 
-Imports `paper`, `shards`, `tasks` and the standard library.
+Imports `builds`, `paper`, `shards`, `source_files`, `tasks` and the standard library.
 """
 
 from __future__ import annotations
@@ -8,14 +8,15 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from data_prep.builds import begin, finish, in_work, require_unchanged
 from data_prep.recipes.paper import DATA_SETS
-from data_prep.shards import Outline, Table, partial_of, require_place, write_store
+from data_prep.shards import Outline, Table, require_place, write_store
+from data_prep.source_files import error_line, file_fingerprint
 from data_prep.tasks import with_cluster
 
 Prepare = Callable[..., dict[str, int]]
@@ -29,8 +30,8 @@ def write_tables(
     target: Path,
     arrays: Mapping[str, Sequence[Table]],
     origin: Any,
+    files: Sequence[Path],
     *,
-    place: Path | None = None,
     client: Any = None,
     workers: int | None = None,
 ) -> dict[str, int]:
@@ -44,8 +45,8 @@ def write_tables(
         Images and, where the name ends with ``_labels``, labels.
     origin : Any
         JSON values that tell these sources and options from others.
-    place : path, optional
-        The store in work, by default ``TARGET.partial``.
+    files : sequence of path
+        That the rows are read from.
     client, workers
         As in `tasks.each`.
 
@@ -57,18 +58,24 @@ def write_tables(
     Raises
     ------
     ValueError
-        When the store in work was begun from other sources or with other options.
+        When the store in work was begun from other sources or with other options, or sources changed meanwhile.
     FileExistsError, FileNotFoundError
-        When there is something at `target`, or its folder does not exist.
+        When there is something at `target`, or its folder does not exist; when another process is writing it.
     """
     require_place(target)
-    outlines = {
-        name: Outline(tables, LABELS if name.endswith("_labels") else IMAGES) for name, tables in arrays.items()
-    }
-    place = place or partial_of(target)
-    write_store(place, outlines, {"sources": json.dumps(origin)}, client=client, workers=workers)
-    os.rename(place, target)
+    outlines, attributes = outlines_of(arrays), {"sources": json.dumps(origin)}
+    prints = [file_fingerprint(path) for path in files]
+    with in_work(target) as partial:
+        begin(partial, prints, origin)
+        write_store(partial, outlines, attributes, client=client, workers=workers)
+        require_unchanged(prints, [file_fingerprint(path) for path in files])
+        finish(partial, target)
     return {side: outlines[side].shape[0] for side in ("train", "test")}
+
+
+def outlines_of(arrays: Mapping[str, Sequence[Table]]) -> dict[str, Outline]:
+    """Return what is to be written of arrays, see `write_tables`."""
+    return {name: Outline(tables, LABELS if name.endswith("_labels") else IMAGES) for name, tables in arrays.items()}
 
 
 def fingerprint(path: Path) -> list[Any]:
@@ -92,6 +99,11 @@ def parser(name: str, expects: str) -> argparse.ArgumentParser:
     return found
 
 
+def add_limit(options: argparse.ArgumentParser) -> None:
+    """Add the argument of recipes that read archives of images."""
+    options.add_argument("--max-unpacked", type=int, metavar="BYTES", help="that an archive may unpack to")
+
+
 def run(name: str, prepare: Prepare, options: argparse.Namespace) -> int:
     """Run a recipe; the exit code is 1 after an error, which is one line."""
     chosen = vars(options)
@@ -99,8 +111,8 @@ def run(name: str, prepare: Prepare, options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         rows = with_cluster(cluster, lambda client: prepare(**chosen, client=client))
-    except (ValueError, OSError, ImportError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (ValueError, OSError, ImportError, MemoryError) as error:
+        print(error_line(error), file=sys.stderr)
         return 1
     expected = DATA_SETS[name]
     for side, paper in (("train", expected.train), ("test", expected.test)):

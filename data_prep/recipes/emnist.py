@@ -118,7 +118,7 @@ def prepare(
         arrays[f"{side}_labels"] = [labels]
     require(NAME, differences(NAME, {side: arrays[side][0].shape[0] for side in (TRAIN, TEST)}), partial)
     origin = [NAME, [fingerprint(path) for path in files.values()], noise, seed]
-    return write_tables(place, arrays, origin, client=client, workers=workers)
+    return write_tables(place, arrays, origin, list(files.values()), client=client, workers=workers)
 
 
 def _open(path: Path, kind: str) -> IdxTable:

@@ -1,10 +1,12 @@
-"""Finds the files of a data set where the user has them. Imports the standard library only."""
+"""Finds the files of a data set where the user has them. Imports `source_files` and the standard library."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from data_prep.source_files import require_readable
 
 
 def existing(sources: Sequence[str | os.PathLike[str]]) -> list[Path]:
@@ -17,8 +19,7 @@ def existing(sources: Sequence[str | os.PathLike[str]]) -> list[Path]:
     """
     paths = [Path(source).absolute() for source in sources]
     for path in paths:
-        if not path.exists():
-            raise FileNotFoundError(f"source {path} does not exist")
+        require_readable(path)
     return paths
 
 
@@ -32,6 +33,7 @@ def find(sources: Iterable[Path], names: Sequence[str]) -> Path | None:
         for source in places:
             for path in [source, source / name, *sorted(source.glob(f"*/{name}"))]:
                 if path.name == name and path.exists():
+                    require_readable(path)
                     return path
     return None
 

@@ -1,10 +1,12 @@
-"""Files of the idx format (of MNIST and EMNIST), plain or compressed by gzip, as tables. Imports `shards` and NumPy."""
+"""Files of the idx format (of MNIST and EMNIST), plain or compressed by gzip, as tables.
+
+Imports `shards`, `source_files`, `unpacking` and NumPy.
+"""
 
 from __future__ import annotations
 
-import gzip
+import math
 import struct
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,12 @@ from typing import Any
 import numpy as np
 
 from data_prep.shards import Block
+from data_prep.source_files import damage_named
+from data_prep.unpacking import Unpacked
 
 _UNSIGNED_BYTE = 8
+_AHEAD = 2**20
+"""Compressed files are unpacked in blocks, somewhat beyond what is asked for."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +35,12 @@ class IdxTable:
 
     @classmethod
     def open(cls, path: Path, n_axes: int) -> IdxTable:
-        """Read the header.
+        """Read the header, and a compressed file once to its end, where its checksum is.
 
         Raises
         ------
         ValueError
-            When the file is not of unsigned bytes on `n_axes` axes, or a plain file has another size than it states.
+            When the file is damaged, is not of unsigned bytes on `n_axes` axes, or has another size than it states.
         """
         header_bytes = 4 + 4 * n_axes
         header = _read(path, 0, header_bytes)
@@ -44,9 +50,12 @@ class IdxTable:
                 f"{path} begins with {header[:4].hex()}, expected {expected.hex()} as in idx files of bytes"
             )
         shape = struct.unpack(f">{n_axes}I", header[4:])
-        n_bytes = header_bytes + int(np.prod(shape, dtype=np.int64))
-        if path.suffix != ".gz" and path.stat().st_size != n_bytes:
-            raise ValueError(f"{path} has {path.stat().st_size:,} bytes, expected {n_bytes:,} from its header {shape}")
+        n_bytes = header_bytes + math.prod(shape)
+        found = _size(path, n_bytes)
+        if found != n_bytes:
+            more = "more than " if found > n_bytes and path.suffix == ".gz" else ""
+            found = n_bytes if more else found
+            raise ValueError(f"{path} has {more}{found:,} bytes, expected {n_bytes:,} from its header {shape}")
         return cls(path, shape)
 
     @property
@@ -56,22 +65,29 @@ class IdxTable:
 
     def read(self, start: int, stop: int) -> Block:
         """Rows ``start:stop``."""
-        row_bytes = int(np.prod(self.shape[1:], dtype=np.int64))
+        row_bytes = math.prod(self.shape[1:])
         content = _read(self.path, 4 + 4 * len(self.shape) + start * row_bytes, (stop - start) * row_bytes)
         return np.frombuffer(content, np.uint8).reshape(stop - start, *self.shape[1:])
 
 
 def _read(path: Path, offset: int, n_bytes: int) -> bytes:
-    try:
-        with _open(path) as file:
-            file.seek(offset)
-            content: bytes = file.read(n_bytes)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    if len(content) != n_bytes:
-        raise ValueError(f"{path} ends after {offset + len(content):,} bytes, expected {offset + n_bytes:,} at least")
-    return content
+    with damage_named(path, "is damaged"), path.open("rb") as file:
+        content: Any = file
+        if path.suffix == ".gz":
+            content = Unpacked(path, file, "gzip", offset + n_bytes + _AHEAD)
+        content.seek(offset)
+        found: bytes = content.read(n_bytes)
+    if len(found) != n_bytes:
+        raise ValueError(f"{path} ends after {offset + len(found):,} bytes, expected {offset + n_bytes:,} at least")
+    return found
 
 
-def _open(path: Path) -> Any:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+def _size(path: Path, expected: int) -> int:
+    """Bytes of the content; one more than expected where a compressed file holds more than that."""
+    if path.suffix != ".gz":
+        return path.stat().st_size
+    with damage_named(path, "is damaged"), path.open("rb") as file:
+        content, n_bytes = Unpacked(path, file, "gzip", expected + _AHEAD), 0
+        while n_bytes <= expected and (block := content.read(_AHEAD)):
+            n_bytes += len(block)
+    return min(n_bytes, expected + 1)

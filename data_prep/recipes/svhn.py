@@ -10,6 +10,8 @@ extra ``recipes``).
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
 import sys
@@ -19,10 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.recipes.command import fingerprint, parser, run, write_tables
+from data_prep.builds import begin, in_work, require_unchanged
+from data_prep.recipes.command import fingerprint, outlines_of, parser, run
 from data_prep.recipes.files import existing, find
 from data_prep.recipes.paper import DATA_SETS, differences, require
-from data_prep.shards import Block, RawTable, partial_of, require_place
+from data_prep.shards import Block, RawTable, require_place, write_store
+from data_prep.source_files import damage_named, file_fingerprint, place_named
 from data_prep.splits import TEST, TRAIN
 
 NAME = "svhn"
@@ -30,6 +34,7 @@ FILES = {TRAIN: ("train_32x32.mat", "extra_32x32.mat"), TEST: ("test_32x32.mat",
 _SHAPE = DATA_SETS[NAME].shape
 _UINT8 = np.dtype(np.uint8)
 _ROWS_AT_A_TIME = 4096
+_MOST_COMPRESSED = 1032  # of deflate
 
 
 def prepare(
@@ -78,16 +83,21 @@ def prepare(
             raise ValueError(f"{NAME}: no {side} images; expected {', '.join(FILES[side])}")
     counts = {path: _count(path) for found in there.values() for path in found}
     require(NAME, differences(NAME, {side: sum(counts[p] for p in found) for side, found in there.items()}), partial)
-    work = partial_of(place)
-    arrays: dict[str, list[RawTable]] = {}
-    for side, found in there.items():
-        unpacked = [_unpacked(path, counts[path], work) for path in found]
-        arrays[side] = [rows for rows, _ in unpacked]
-        arrays[f"{side}_labels"] = [labels for _, labels in unpacked]
-    origin = [NAME, [fingerprint(path) for found in there.values() for path in found]]
-    rows = write_tables(place, arrays, origin, place=work / "store", client=client, workers=workers)
-    shutil.rmtree(work)
-    return rows
+    read = list(counts)
+    origin, prints = [NAME, [fingerprint(path) for path in read]], [file_fingerprint(path) for path in read]
+    with in_work(place) as work:
+        begin(work, prints, origin)
+        arrays: dict[str, list[RawTable]] = {}
+        for side, found in there.items():
+            unpacked = [_unpacked(path, counts[path], work) for path in found]
+            arrays[side] = [rows for rows, _ in unpacked]
+            arrays[f"{side}_labels"] = [labels for _, labels in unpacked]
+        attributes = {"sources": json.dumps(origin)}
+        write_store(work / "store", outlines_of(arrays), attributes, client=client, workers=workers)
+        require_unchanged(prints, [file_fingerprint(path) for path in read])
+        os.rename(work / "store", place)
+        shutil.rmtree(work)
+    return {side: sum(rows.shape[0] for rows in arrays[side]) for side in (TRAIN, TEST)}
 
 
 def _scipy_io() -> Any:
@@ -101,22 +111,20 @@ def _scipy_io() -> Any:
 def _count(path: Path) -> int:
     """Images in a file, from the headers alone."""
     io = _scipy_io()
-    try:
+    with damage_named(path, "cannot be read as a MATLAB file"):
         found = {name: (tuple(shape), kind) for name, shape, kind in io.whosmat(path)}
-    except Exception as error:  # what SciPy raises for damaged files is of many types
-        raise ValueError(f"{path} cannot be read as a MATLAB file: {error}") from error
     shape, kind = found.get("X", ((), "nothing"))
     if len(shape) != 4 or shape[:3] != _SHAPE or kind != "uint8" or found.get("y", ((),))[0] != (shape[3], 1):
         raise ValueError(f"{path} holds {found}, expected X of (32, 32, 3, N) uint8 and y of (N, 1)")
+    if (stated := math.prod(shape)) > _MOST_COMPRESSED * path.stat().st_size:
+        raise ValueError(f"{path} states {stated:,} pixel values, more than its {path.stat().st_size:,} bytes can hold")
     return int(shape[3])
 
 
 def _unpacked(path: Path, n_rows: int, folder: Path) -> tuple[RawTable, RawTable]:
     """Images and labels of a file as plain rows in `folder`, from an earlier call where they are whole."""
-    stamp = "-".join(map(str, fingerprint(path)))  # so that rows of another file of this name are not taken
-    images = RawTable(folder / f"{stamp}.rows", (n_rows, *_SHAPE), _UINT8)
-    labels = RawTable(folder / f"{stamp}.labels", (n_rows,), _UINT8)
-    folder.mkdir(exist_ok=True)
+    images = RawTable(folder / f"{path.name}.rows", (n_rows, *_SHAPE), _UINT8)
+    labels = RawTable(folder / f"{path.name}.labels", (n_rows,), _UINT8)
     if not images.path.is_file():
         _write(images.path, _load(path, "X").transpose(3, 0, 1, 2))
     if not labels.path.is_file():
@@ -128,17 +136,15 @@ def _unpacked(path: Path, n_rows: int, folder: Path) -> tuple[RawTable, RawTable
 
 
 def _load(path: Path, variable: str) -> Block:
-    try:
+    with damage_named(path, "is damaged"):
         array: Block = _scipy_io().loadmat(path, variable_names=[variable])[variable]
-    except Exception as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
     return array
 
 
 def _write(path: Path, rows: Block) -> None:
     """Write rows in blocks, as a whole copy in this order would take the memory once more."""
     unfinished = path.with_name(path.name + ".tmp")
-    with unfinished.open("wb") as file:
+    with place_named(unfinished), unfinished.open("wb") as file:
         for start in range(0, len(rows), _ROWS_AT_A_TIME):
             file.write(np.ascontiguousarray(rows[start : start + _ROWS_AT_A_TIME], _UINT8).data)
     os.replace(unfinished, path)

