@@ -229,7 +229,9 @@ def test_without_a_client_the_ways_out_are_named(tmp_path: Path, monkeypatch: py
             call()
 
 
-@pytest.mark.parametrize("client", [5, object(), [], b"tcp://127.0.0.1:1", Client], ids=["int", "object", "list", "bytes", "class"])
+@pytest.mark.parametrize(
+    "client", [5, object(), [], b"tcp://127.0.0.1:1", Client], ids=["int", "object", "list", "bytes", "class"]
+)
 def test_what_is_no_client_is_named(client: Any) -> None:
     with pytest.raises(TypeError, match=r"^client=.*: expected a Client of distributed, the address of a scheduler"):
         fit_distributed(ROWS, **OPTIONS, client=client)
