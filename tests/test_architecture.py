@@ -26,7 +26,10 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         {"values", "tables", "memory", "store"},
         {"numpy", "zarr", "numcodecs", "xarray", "filelock", "obstore", "google_crc32c"},
     ),
-    "cluster": ({"values", "tables", "em", "store", "cluster"}, {"numpy", "dask", "distributed", "filelock", "numba"}),
+    "cluster": (
+        {"values", "tables", "em", "store", "cluster"},
+        {"numpy", "dask", "distributed", "tornado", "filelock", "numba"},
+    ),
     "apply": ({"values", "tables", "kernels", "em", "store", "apply"}, {"numpy", "zarr"}),
     "service": (
         {"values", "tables", "kernels", "em", "store", "cluster", "apply", "service"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -48,8 +49,26 @@ def _equal(value: Any, other: Any) -> bool:
     return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
 
 
+def size_of(value: Any) -> int:
+    """Bytes of a value with all arrays that it holds; views count as what they show."""
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes) + 100
+    if isinstance(value, dict):
+        return sys.getsizeof(value) + sum(size_of(item) for pair in value.items() for item in pair)
+    if isinstance(value, tuple | list):
+        return sys.getsizeof(value) + sum(size_of(item) for item in value)
+    return sys.getsizeof(value)
+
+
+class Sized:
+    """A dataclass that tells its size with all that it holds: Dask decides by it what to send, and what to spill."""
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + sum(size_of(held) for held in vars(self).values())
+
+
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class Mixture(Sized):
     """Parameters of a mixture of factor analyzers, Σ_c π_c N(x; μ_c + offset, Λ_cΛ_cᵀ + diag σ²_c).
 
     Parameters
@@ -150,7 +169,7 @@ class Mixture:
 
 
 @dataclass(frozen=True, eq=False)
-class NeighborGraph:
+class NeighborGraph(Sized):
     """Sets g_c of components similar to c.
 
     Parameters
@@ -177,7 +196,7 @@ class NeighborGraph:
 
 
 @dataclass(frozen=True)
-class TruncatedPosterior:
+class TruncatedPosterior(Sized):
     """Kept components of some rows; their responsibilities are computed again when they are needed.
 
     Parameters
@@ -200,7 +219,7 @@ class TruncatedPosterior:
 
 
 @dataclass(frozen=True)
-class Divergences:
+class Divergences(Sized):
     """Sparse tallies of a block of components: Σ log p(x|c) − log p(x|c̃) and its number of terms.
 
     Parameters
@@ -224,7 +243,7 @@ class Divergences:
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Sized):
     """Additive moments of a block of components, centred on the means of one model version.
 
     Parameters
@@ -245,7 +264,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class RowTally:
+class RowTally(Sized):
     """What the rows of a shard group add up to, besides statistics of components.
 
     `free_energy` is a sum over rows in nats (larger is better), `seconds` the time per phase, `bytes_read` what was
@@ -270,7 +289,7 @@ class RowTally:
 
 
 @dataclass(frozen=True)
-class Statistics:
+class Statistics(Sized):
     """What one shard group contributes to one block of components; additive, tied to a model version.
 
     `moments` is absent in warm-up, `divergences` where no search took place.
@@ -281,13 +300,3 @@ class Statistics:
     stop: int
     moments: Moments | None
     divergences: Divergences | None
-
-    @property
-    def nbytes(self) -> int:
-        """Size of all arrays in bytes."""
-        parts = [part for part in (self.moments, self.divergences) if part is not None]
-        return sum(getattr(part, f.name).nbytes for part in parts for f in fields(part))
-
-    def __sizeof__(self) -> int:
-        # Dask decides about transfers and spilling by this number; a dataclass would count 56 bytes.
-        return self.nbytes + 200

@@ -11,6 +11,13 @@ from typing import Any
 
 from distributed import Client, worker_client
 
+_PREFIX = "driver-"
+
+
+def is_driver(key: Any) -> bool:
+    """Whether a key of Dask is that of a driver: it works in a thread beside those of the worker's other tasks."""
+    return isinstance(key, str) and key.startswith(_PREFIX)
+
 
 def _published(run: str) -> str:
     return f"vmfa-dask:{run}"
@@ -29,7 +36,7 @@ def start_driver(client: Client, run: str, function: Callable[..., Any], data: s
         if known.status == "pending":
             raise RuntimeError(f"{run}: a driver is at work on this run; attach(run) finds it")
         client.unpublish_dataset(_published(run))
-    future = client.submit(_drive, function, data, options, key=f"driver-{os.urandom(4).hex()}", pure=False)
+    future = client.submit(_drive, function, data, options, key=f"{_PREFIX}{os.urandom(4).hex()}", pure=False)
     client.publish_dataset(future, name=_published(run))
     return future
 

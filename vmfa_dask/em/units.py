@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vmfa_dask.values import Float64
+from vmfa_dask.values import Float64, Sized
 
 # Smallest noise variance of values that are recorded in steps of u, as counts and grey levels are, in u². They say
 # nothing of standard deviations far below u: a pixel that is the same in all rows of a component would otherwise make
@@ -20,7 +20,7 @@ _SPREAD_IN_STEPS = 0.5
 
 
 @dataclass(frozen=True)
-class Survey:
+class Survey(Sized):
     """Moments and extremes of the features over some rows, additive.
 
     Parameters

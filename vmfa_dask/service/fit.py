@@ -171,7 +171,7 @@ def fit_distributed(
                             executor.announce(record.as_dict())
                             show(record, progress)
 
-                        return train(executor, whole_start(begin), report, kept)
+                        return train(executor, whole_start(begin), rows.feature_shape, report, kept)
                 if isinstance(begin, Start):  # written here: a start is too large to travel with a task
                     kept.begin_with(begin)
             url, member = getattr(rows, "url", ""), getattr(rows, "name", array)
@@ -231,4 +231,5 @@ def fit_local(
         with kept_run(options, numbers, rows, begin) as (kept, plan):
             warm_up(numbers, rows.dtype)
             context = RunContext(rows, numbers, plan, MemoryStorage(), cores)
-            return train(SerialExecutor(context), whole_start(begin), lambda record: show(record, progress), kept)
+            begun = (SerialExecutor(context), whole_start(begin), rows.feature_shape)
+            return train(*begun, lambda record: show(record, progress), kept)
