@@ -66,7 +66,10 @@ def test_the_client_leaves_and_another_one_gets_the_model(
         found = attach(tmp_path / "run", client)
         fit = found.result(timeout=60)
         assert (found.status, [r.iteration for r in found.records()]) == ("finished", list(range(33)))
-        client.unpublish_dataset(*client.list_datasets())
+        assert client.list_datasets() == ()
+        assert found.result() is fit
+        with pytest.raises(KeyError, match=r"fit_distributed\(\.\.\., run=.*\) goes on with the run"):
+            attach(tmp_path / "run", client)
     assert parameters(fit.model) == parameters(fit_local(store, **OPTIONS).model)
 
 

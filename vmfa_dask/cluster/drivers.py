@@ -46,6 +46,39 @@ def find_driver(client: Client, run: str) -> Any:
     return client.get_dataset(_published(run), default=None)
 
 
+def result_of(client: Client, future: Any, timeout: float | None) -> Any:
+    """What a driver has returned, from the worker that holds it; the scheduler passes it on only where it must.
+
+    Raises
+    ------
+    TimeoutError
+        When the driver has not ended in time.
+    """
+    try:
+        future.exception(timeout=timeout)
+    except TimeoutError as error:
+        raise TimeoutError(f"the driver has not ended within {timeout} s; the run goes on") from error
+    if future.status != "finished":
+        return future.result()  # raises
+    return client.gather(future, direct=True)
+
+
+def is_at_work(client: Client, future: Any) -> bool:
+    """Whether a worker has taken up a driver that has not ended."""
+    if future.status != "pending":
+        return False
+    found = client.sync(client.scheduler.get_task_status, keys=[future.key]) if client.scheduler else {}
+    return bool(found.get(future.key) == "processing")
+
+
+def drop_driver(client: Client, run: str, future: Any) -> None:
+    """Let the cluster forget a driver and what it has returned; one that was started since then stays."""
+    known = find_driver(client, run)
+    if known is not None and known.key == future.key:
+        client.unpublish_dataset(_published(run))
+    future.release()
+
+
 def _drive(function: Callable[..., Any], data: str, options: dict[str, Any]) -> Any:
     """The driver, in a thread that gives its place back to the worker."""
     with worker_client() as client:

@@ -180,8 +180,7 @@ def fit_distributed(
         place = {name: getattr(options, name) for name in _OF_DRIVERS}
         known = {"start": BegunStart(describe_start(begin)["digest"])}
         future = start_driver(client, kept.path, fit_distributed, url, {**same, **cut, **place, **known})
-        connection.keep()
-        return DetachedRun(kept.path, future)
+        return DetachedRun(kept.path, future, connection.keep())
 
 
 def fit_local(
