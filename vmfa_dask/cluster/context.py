@@ -7,6 +7,7 @@ May import: tables, em, store, distributed.
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from collections.abc import Callable
@@ -62,8 +63,10 @@ def forget(run: str) -> None:
     """Drop a run's context and what it caches."""
     with _lock:
         _contexts.pop(run, None)
-        if run in _made_by_tasks:
-            _made_by_tasks.remove(run)
+        if run not in _made_by_tasks:
+            return
+        _made_by_tasks.remove(run)
+    gc.collect()  # rows and what decodes them know each other; few objects, so that Python would not look soon
 
 
 def forget_everywhere(client: Client, run: str) -> None:

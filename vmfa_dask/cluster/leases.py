@@ -9,6 +9,7 @@ May import: distributed, tornado (its event loop).
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -50,7 +51,13 @@ def watch_leases(worker: Worker, runs: Callable[[], Sequence[str]], forget: Call
     if _WATCH in worker.periodic_callbacks:
         return
 
+    dropped = False
+
     async def look() -> None:
+        nonlocal dropped
+        if dropped:  # a task that was at work then has ended by now, most likely
+            gc.collect()
+            dropped = False
         held = {_lease(run): run for run in runs()}
         if not held:
             return
@@ -62,6 +69,7 @@ def watch_leases(worker: Worker, runs: Callable[[], Sequence[str]], forget: Call
         for lease in [lease for lease, state in found.items() if state is None]:
             logger.info("the driver of run %s has gone; what is kept for it is dropped", held[lease])
             forget(held[lease])
+            dropped = True
 
     watch = PeriodicCallback(look, 1000 * SECONDS_BETWEEN_LOOKS)
     worker.periodic_callbacks[_WATCH] = watch  # the worker stops it when it closes

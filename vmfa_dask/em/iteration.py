@@ -37,9 +37,14 @@ def run_pass(executor: Executor, step: Step) -> list[tasks.BlockReport]:
     for group in range(n_groups):
         waiting.append(executor.submit("e-step", group, tasks.run_e_step, group, step))
         if len(waiting) == FAN_IN or group == n_groups - 1:
+            merged = [
+                sums[block].merged(waiting if whole else [_pick(executor, block, part) for part in waiting])
+                for block in range(n_blocks)
+            ]
+            waiting = []  # nobody waits for these any more
             for block in range(n_blocks):
-                sums[block].add(waiting if whole else [_pick(executor, block, part) for part in waiting])
-            waiting = []
+                sums[block].add(merged[block])
+            del merged
     handles = []
     for block, tree in enumerate(sums):
         name = "m-step" if step.update else "neighbors"
@@ -99,12 +104,18 @@ class _Tree:
         self._sums: list[Any] = [None] * len(self._expected)
         self.parts: list[Any] = []
 
-    def add(self, parts: list[Any]) -> None:
-        """Take the results of the next groups, as many as one task sums."""
+    def merged(self, parts: list[Any]) -> list[Any]:
+        """The results of the next groups, as many as one task sums, as `add` takes them."""
         if len(self._expected) == 1:
-            self.parts = list(parts)
+            return parts
+        return [self._executor.submit("reduce", self._block, tasks.merge_block, self._block, *parts)]
+
+    def add(self, parts: list[Any]) -> None:
+        """Take what was merged, in the order of the groups."""
+        if len(self._expected) == 1:
+            self.parts = parts
         else:
-            self._take(1, self._executor.submit("reduce", self._block, tasks.merge_block, self._block, *parts))
+            self._take(1, *parts)
 
     def _take(self, level: int, part: Any) -> None:
         """Add a result of the level below to the sum of its node; what is complete goes up."""
