@@ -1,19 +1,20 @@
 """The values that travel between rooms: frozen, checked when made, their arrays read-only.
 
 Sizes: C components, D features, H factors, C' kept components per row (`truncation`), G neighbours
-(`neighborhood`), n rows of a shard. May import: numpy.
+(`neighborhood`), n rows of a shard. May import: numpy, sizes.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-import sys
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vmfa_dask.sizes import Sized
 
 Float64 = NDArray[np.float64]
 FloatArray = NDArray[np.floating[Any]]
@@ -47,24 +48,6 @@ def _equal(value: Any, other: Any) -> bool:
     """Whether two values of one class hold the same: their arrays equal shapes and numbers, all else equal values."""
     pairs = ((getattr(value, f.name), getattr(other, f.name)) for f in fields(value) if f.compare)
     return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
-
-
-def size_of(value: Any) -> int:
-    """Bytes of a value with all arrays that it holds; views count as what they show."""
-    if isinstance(value, np.ndarray):
-        return int(value.nbytes) + 100
-    if isinstance(value, dict):
-        return sys.getsizeof(value) + sum(size_of(item) for pair in value.items() for item in pair)
-    if isinstance(value, tuple | list):
-        return sys.getsizeof(value) + sum(size_of(item) for item in value)
-    return sys.getsizeof(value)
-
-
-class Sized:
-    """A dataclass that tells its size with all that it holds: Dask decides by it what to send, and what to spill."""
-
-    def __sizeof__(self) -> int:
-        return object.__sizeof__(self) + sum(size_of(held) for held in vars(self).values())
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.storage import MOMENTS, Storage
-from vmfa_dask.values import Moments, RowTally, Sized, Statistics
+from vmfa_dask.sizes import Sized
+from vmfa_dask.values import Moments, RowTally, Statistics
 
 logger = logging.getLogger(__name__)
 

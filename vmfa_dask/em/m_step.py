@@ -14,7 +14,8 @@ from vmfa_dask.em.noise import NOISE_MODELS
 from vmfa_dask.em.storage import GRAPH, PARAMETERS
 from vmfa_dask.kernels.parameters import maximize
 from vmfa_dask.kernels.tallies import nearest_components
-from vmfa_dask.values import Divergences, Float64, Moments, Sized, Statistics
+from vmfa_dask.sizes import Sized
+from vmfa_dask.values import Divergences, Float64, Moments, Statistics
 
 # Components whose statistics are summed and maximised together while they are in cache.
 _CHUNK_COMPONENTS = 4

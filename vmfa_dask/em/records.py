@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
-from vmfa_dask.values import Sized
+from vmfa_dask.sizes import Sized
 
 # Phases of a run, in their order.
 PHASES = ("warm-up", "training", "final", "done")

@@ -23,7 +23,8 @@ from vmfa_dask.em.splitting import draw_donors
 from vmfa_dask.em.start import initial_components, write_start
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
 from vmfa_dask.em.units import Survey
-from vmfa_dask.values import Float64, Int32, Int64, Moments, RowTally, Sized, Statistics, TruncatedPosterior
+from vmfa_dask.sizes import Sized
+from vmfa_dask.values import Float64, Int32, Int64, Moments, RowTally, Statistics, TruncatedPosterior
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vmfa_dask.values import Float64, Sized
+from vmfa_dask.sizes import Sized
+from vmfa_dask.values import Float64
 
 # Smallest noise variance of values that are recorded in steps of u, as counts and grey levels are, in u². They say
 # nothing of standard deviations far below u: a pixel that is the same in all rows of a component would otherwise make

@@ -21,7 +21,7 @@ from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.start import Start
 from vmfa_dask.em.state import TRAINING, RunState
 from vmfa_dask.service.checkpoints import KeptRun
-from vmfa_dask.values import Sized
+from vmfa_dask.sizes import Sized
 
 logger = logging.getLogger("vmfa_dask")
 
