@@ -17,19 +17,23 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Room -> (rooms of the package it may import, third-party packages it may import).
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
-    "values": (set(), {"numpy"}),
+    "sizes": (set(), {"numpy"}),
+    "values": ({"sizes"}, {"numpy"}),
     "tables": (set(), {"numpy"}),
     "memory": (set(), {"numpy"}),
     "kernels": ({"kernels"}, {"numpy", "numba", "llvmlite"}),
-    "em": ({"values", "tables", "memory", "kernels", "em"}, {"numpy"}),
+    "em": ({"sizes", "values", "tables", "memory", "kernels", "em"}, {"numpy"}),
     "store": (
         {"values", "tables", "memory", "store"},
         {"numpy", "zarr", "numcodecs", "xarray", "filelock", "obstore", "google_crc32c"},
     ),
-    "cluster": ({"values", "tables", "em", "store", "cluster"}, {"numpy", "dask", "distributed", "filelock", "numba"}),
-    "apply": ({"values", "tables", "kernels", "em", "store", "apply"}, {"numpy", "zarr"}),
+    "cluster": (
+        {"values", "tables", "em", "store", "cluster"},
+        {"numpy", "dask", "distributed", "tornado", "filelock", "numba"},
+    ),
+    "apply": ({"sizes", "values", "tables", "kernels", "em", "store", "apply"}, {"numpy", "zarr"}),
     "service": (
-        {"values", "tables", "kernels", "em", "store", "cluster", "apply", "service"},
+        {"sizes", "values", "tables", "kernels", "em", "store", "cluster", "apply", "service"},
         {"numpy", "zarr", "xarray"},
     ),
     "": ({"values", "em", "apply", "service"}, set()),  # vmfa_dask/__init__.py, for its list of names

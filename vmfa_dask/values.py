@@ -1,7 +1,7 @@
 """The values that travel between rooms: frozen, checked when made, their arrays read-only.
 
 Sizes: C components, D features, H factors, C' kept components per row (`truncation`), G neighbours
-(`neighborhood`), n rows of a shard. May import: numpy.
+(`neighborhood`), n rows of a shard. May import: numpy, sizes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vmfa_dask.sizes import Sized
 
 Float64 = NDArray[np.float64]
 FloatArray = NDArray[np.floating[Any]]
@@ -49,7 +51,7 @@ def _equal(value: Any, other: Any) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class Mixture(Sized):
     """Parameters of a mixture of factor analyzers, Σ_c π_c N(x; μ_c + offset, Λ_cΛ_cᵀ + diag σ²_c).
 
     Parameters
@@ -150,7 +152,7 @@ class Mixture:
 
 
 @dataclass(frozen=True, eq=False)
-class NeighborGraph:
+class NeighborGraph(Sized):
     """Sets g_c of components similar to c.
 
     Parameters
@@ -177,7 +179,7 @@ class NeighborGraph:
 
 
 @dataclass(frozen=True)
-class TruncatedPosterior:
+class TruncatedPosterior(Sized):
     """Kept components of some rows; their responsibilities are computed again when they are needed.
 
     Parameters
@@ -200,7 +202,7 @@ class TruncatedPosterior:
 
 
 @dataclass(frozen=True)
-class Divergences:
+class Divergences(Sized):
     """Sparse tallies of a block of components: Σ log p(x|c) − log p(x|c̃) and its number of terms.
 
     Parameters
@@ -224,7 +226,7 @@ class Divergences:
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Sized):
     """Additive moments of a block of components, centred on the means of one model version.
 
     Parameters
@@ -245,7 +247,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class RowTally:
+class RowTally(Sized):
     """What the rows of a shard group add up to, besides statistics of components.
 
     `free_energy` is a sum over rows in nats (larger is better), `seconds` the time per phase, `bytes_read` what was
@@ -270,7 +272,7 @@ class RowTally:
 
 
 @dataclass(frozen=True)
-class Statistics:
+class Statistics(Sized):
     """What one shard group contributes to one block of components; additive, tied to a model version.
 
     `moments` is absent in warm-up, `divergences` where no search took place.
@@ -281,13 +283,3 @@ class Statistics:
     stop: int
     moments: Moments | None
     divergences: Divergences | None
-
-    @property
-    def nbytes(self) -> int:
-        """Size of all arrays in bytes."""
-        parts = [part for part in (self.moments, self.divergences) if part is not None]
-        return sum(getattr(part, f.name).nbytes for part in parts for f in fields(part))
-
-    def __sizeof__(self) -> int:
-        # Dask decides about transfers and spilling by this number; a dataclass would count 56 bytes.
-        return self.nbytes + 200

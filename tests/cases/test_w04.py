@@ -110,9 +110,10 @@ def held_by_workers(client: Client) -> list[tuple[int, int]]:
 
         from dask.sizeof import sizeof
 
+        from vmfa_dask.cluster.leases import is_lease
         from vmfa_dask.values import Mixture
 
-        size = sum(sizeof(value) for value in dict(dask_worker.data).values())
+        size = sum(sizeof(value) for key, value in dict(dask_worker.data).items() if not is_lease(key))
         gc.collect()
         return sum(isinstance(thing, Mixture) for thing in gc.get_objects()), size
 
@@ -137,7 +138,7 @@ def test_a_pass_sends_no_parameters_through_the_scheduler(client: Client, store:
     final = take_peak(client)
     assert len(peaks) == len(fit.history) >= 5
     assert max(peaks) - before < MODEL_BYTES / 2
-    assert final - before < 2 * MODEL_BYTES  # the fitted model comes by way of the scheduler, once
+    assert final - before < MODEL_BYTES / 2  # nor does the fitted model
     assert np.max(held, axis=(0, 1))[0] <= 2  # mixtures: the version in work, and the next one
     assert np.max(held, axis=(0, 1))[1] == 0  # statistics of a pass go with the pass
 

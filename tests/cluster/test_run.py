@@ -56,7 +56,6 @@ def test_tasks_are_named_for_what_they_do(cluster: str, request: pytest.FixtureR
         "seed-pilot",
         "seed-chains",
         "seed-uniform",
-        "load-model",
     } <= found
     assert not any("run_task" in name or "lambda" in name for name in found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -109,7 +110,7 @@ def test_component_blocks_are_slices_of_the_whole() -> None:
         assert d is not None
         expected = Statistics(0, start, stop, m.block(start, stop), d.block(start, stop))
         assert_equal(part, expected, 0.0)
-        assert part.nbytes == sum(x.nbytes for x in arrays(part))
+        assert 0 <= sys.getsizeof(part) - sum(x.nbytes for x in arrays(part)) < 3000
 
 
 @pytest.mark.parametrize("n_groups", [2, 3, 20])

@@ -66,7 +66,10 @@ def test_the_client_leaves_and_another_one_gets_the_model(
         found = attach(tmp_path / "run", client)
         fit = found.result(timeout=60)
         assert (found.status, [r.iteration for r in found.records()]) == ("finished", list(range(33)))
-        client.unpublish_dataset(*client.list_datasets())
+        assert client.list_datasets() == ()
+        assert found.result() is fit
+        with pytest.raises(KeyError, match=r"fit_distributed\(\.\.\., run=.*\) goes on with the run"):
+            attach(tmp_path / "run", client)
     assert parameters(fit.model) == parameters(fit_local(store, **OPTIONS).model)
 
 
@@ -122,3 +125,38 @@ def test_what_cannot_be_detached_is_refused(own: Client, store: str, tmp_path: P
             fit_distributed(data, client=own, detach=True, **OPTIONS, **more)
     with pytest.raises(KeyError, match="knows no driver of"):
         attach(tmp_path / "nothing", own)
+
+
+def test_a_run_that_is_forgotten_stays_in_its_folder(own: Client, store: str, tmp_path: Path) -> None:
+    run = start(store, tmp_path / "run", own, max_iter=10_000)
+    wait_until(run.records)
+    with pytest.raises(RuntimeError, match=r"its driver is at work; stop\(\) ends it"):
+        run.forget()
+    run.stop()
+    wait_until(lambda: run.status == "error")
+    run.forget()
+    run.forget()
+    assert (run.status, own.list_datasets()) == ("forgotten", ())
+    with pytest.raises(RuntimeError, match=r"forgotten; fit_distributed\(\.\.\., run=.* goes on with the run"):
+        run.result()
+    done = len(run.records())
+    assert len(fit_distributed(store, client=own, run=str(tmp_path / "run"), **{**OPTIONS, "max_iter": done}).history)
+
+
+def test_what_result_has_given_is_gone_from_the_cluster(
+    process_cluster: LocalCluster, store: str, tmp_path: Path
+) -> None:
+    """From every worker and the scheduler, and a client that was opened for it is closed."""
+    start(store, tmp_path / "run", process_cluster, max_iter=2)
+    found = attach(tmp_path / "run", process_cluster.scheduler_address)
+    again = attach(tmp_path / "run", process_cluster.scheduler_address)
+    fit = found.result(timeout=60)
+    assert found._connection.client.status == "closed"
+    assert parameters(again.result().model) == parameters(fit.model)  # who has a handle still gets the result
+    with Client(process_cluster, set_as_default=False) as client:
+
+        def drivers(dask_scheduler: Any) -> list[str]:
+            return [str(key) for key in dask_scheduler.tasks if "driver" in str(key)]
+
+        assert client.list_datasets() == ()
+        wait_until(lambda: not client.run_on_scheduler(drivers))

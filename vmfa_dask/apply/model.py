@@ -17,6 +17,7 @@ from vmfa_dask.apply.inference import Bounds, Evaluator, as_source, checked_trun
 from vmfa_dask.apply.model_type import ModelType
 from vmfa_dask.apply.search import free_energy_by_search
 from vmfa_dask.apply.summary import as_lines, as_size, as_table
+from vmfa_dask.sizes import Sized
 from vmfa_dask.store.models import load_mixture, save_mixture
 from vmfa_dask.values import Float64, FloatArray, Int64, Mixture, as_floats
 
@@ -24,7 +25,7 @@ _NAMES = ("weights", "means", "loadings", "noise_variances")
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class MixtureModel:
+class MixtureModel(Sized):
     """A fitted mixture; its results are exact over all C components.
 
     The free energy of a fit's history is a lower bound of `score` on the same rows, not the same number: it counts the

@@ -29,9 +29,11 @@ class Connection:
     def __init__(self, client: Client, opened: bool) -> None:
         self.client, self._ends = client, opened
 
-    def keep(self) -> None:
-        """Leave the client open: somebody waits for a result through it."""
+    def keep(self) -> Connection:
+        """Leave the client open; whoever gets what is returned ends it later."""
+        kept = Connection(self.client, self._ends)
         self._ends = False
+        return kept
 
     def end(self) -> None:
         """Close a client that was opened here and is not kept."""

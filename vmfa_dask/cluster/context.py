@@ -7,13 +7,17 @@ May import: tables, em, store, distributed.
 
 from __future__ import annotations
 
+import gc
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from distributed import Worker, get_worker
+from distributed import CancelledError, Client, TimeoutError, Worker, get_worker
 
+from vmfa_dask.cluster.leases import watch_leases
+from vmfa_dask.cluster.queues import go_where_nothing_waits
 from vmfa_dask.cluster.warmup import warm_up
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.plan import Plan
@@ -23,8 +27,10 @@ from vmfa_dask.store.exchange import exchange_at
 from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.tables import Origin
 
+logger = logging.getLogger(__name__)
+
 # Runs of this process: those of drivers that live here, until they end, and the few latest ones that tasks have made
-# and can make again. Caches of rows and models are large.
+# and can make again, for as long as their drivers live. Caches of rows and models are large.
 _contexts: dict[str, RunContext] = {}
 _made_by_tasks: list[str] = []
 _lock = threading.Lock()
@@ -57,8 +63,23 @@ def forget(run: str) -> None:
     """Drop a run's context and what it caches."""
     with _lock:
         _contexts.pop(run, None)
-        if run in _made_by_tasks:
-            _made_by_tasks.remove(run)
+        if run not in _made_by_tasks:
+            return
+        _made_by_tasks.remove(run)
+    gc.collect()  # rows and what decodes them know each other; few objects, so that Python would not look soon
+
+
+def forget_everywhere(client: Client, run: str) -> None:
+    """Let worker processes drop a run at once: its rows and models would take memory from the next one.
+
+    Those that cannot be asked now find out by its lease.
+    """
+    if client.status != "running":
+        return
+    try:
+        client.run(forget, run, on_error="ignore")
+    except (OSError, TimeoutError, CancelledError) as error:  # whatever ended the run matters more
+        logger.info("workers could not be asked to forget run %s: %s", run, error)
 
 
 def threads_of_process(scheduler: str) -> int:
@@ -70,8 +91,10 @@ def threads_of_process(scheduler: str) -> int:
 def context_of(reference: RunReference) -> RunContext:
     """The context of a run in this process; made on first use."""
     with _lock:
-        context = _contexts.get(reference.run)
+        context, made_here = _contexts.get(reference.run), reference.run in _made_by_tasks
     if context is not None:
+        if made_here:
+            watch_leases(get_worker(), _runs_of_tasks, forget)
         return context
     if reference.url is None or reference.folder is None:
         raise RuntimeError(
@@ -82,11 +105,19 @@ def context_of(reference: RunReference) -> RunContext:
         rows = ZarrRows(reference.url, reference.array, reference.cache_bytes, reference.missing, reference.origin)
     except FileNotFoundError as error:  # on a worker that has come during the run: the others were asked before
         raise FileNotFoundError(f"worker {get_worker().address}: {error}") from error
-    cores = Cores(reference.threads or threads_of_process(get_worker().scheduler.address))
+    threads = reference.threads or threads_of_process(get_worker().scheduler.address)
+    cores = Cores(threads, go_where_nothing_waits)
     rows.use_threads(cores.n_threads)
     warm_up(reference.settings, rows.dtype)
     context = RunContext(rows, reference.settings, reference.plan, exchange_at(reference.folder), cores)
+    watch_leases(get_worker(), _runs_of_tasks, forget)
     return _keep(reference.run, context)
+
+
+def _runs_of_tasks() -> list[str]:
+    """Runs of this process whose drivers live elsewhere."""
+    with _lock:
+        return list(_made_by_tasks)
 
 
 def _keep(run: str, context: RunContext) -> RunContext:

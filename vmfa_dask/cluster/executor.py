@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from distributed import CancelledError, Client
+from distributed import CancelledError, Client, Future
 from distributed.comm.core import CommClosedError
 
 from vmfa_dask.cluster.context import RunReference, run_task
+from vmfa_dask.cluster.leases import take_lease
+from vmfa_dask.cluster.pauses import PauseWatch
 from vmfa_dask.cluster.workers import WorkerWatch, check_connection, naming_a_lost_scheduler
 from vmfa_dask.em.executor import SchedulerLost
 from vmfa_dask.em.plan import Plan
@@ -27,6 +29,8 @@ TOPIC = "vmfa-dask"
 class DaskExecutor:
     """Submits tasks with keys of their own; nothing is pinned to a worker, and only handles that are needed are held.
 
+    Worker processes keep what they have of the run until `end`, or until the client has gone.
+
     Parameters
     ----------
     client : the user's client; it is never closed here
@@ -37,19 +41,23 @@ class DaskExecutor:
     def __init__(self, client: Client, reference: RunReference, storage: Storage) -> None:
         self._client, self._reference, self.storage = client, reference, storage
         self._sequence = itertools.count()
-        self._futures: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._depths: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.plan: Plan = reference.plan
         self.settings: Settings = reference.settings
         self.shares_memory = reference.folder is None
-        self._watch = WorkerWatch(client)
+        self._watch, self._pauses = WorkerWatch(client), PauseWatch(client)
+        self._lease = None if self.shares_memory else take_lease(client, reference.run)
 
     def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
         """A future. Its key starts with `name`, which is what the dashboard groups and labels by."""
         check_connection(self._client)
         # A key that was used before would silently return the old result, so keys count up and carry the run.
         key = (f"{name}-{self._reference.run}-{next(self._sequence):06d}", index)
-        future = self._client.submit(run_task, self._reference, function, *arguments, key=key, pure=False)
-        self._futures.add(future)
+        # What takes results goes before what makes new ones, so that few of them wait.
+        depth = 1 + max((self._depths[a] for a in arguments if isinstance(a, Future)), default=-1)
+        task = (run_task, self._reference, function, *arguments)
+        future = self._client.submit(*task, key=key, pure=False, priority=depth)
+        self._depths[future] = depth
         return future
 
     def results(self, handles: Sequence[Any]) -> list[Any]:
@@ -61,13 +69,13 @@ class DaskExecutor:
             When the connection to the scheduler broke.
         """
         try:
-            with naming_a_lost_scheduler(self._client):
+            with naming_a_lost_scheduler(self._client), self._pauses:
                 return list(self._client.gather(list(handles)))
         except (CancelledError, SchedulerLost):
             raise
         except BaseException:
             # All that is alive, not these handles alone: the error's traceback holds the frames that hold the others.
-            self._client.cancel(list(self._futures), force=True)
+            self._client.cancel(list(self._depths), force=True)
             raise
 
     def announce(self, values: dict[str, Any]) -> None:
@@ -75,3 +83,8 @@ class DaskExecutor:
         self._watch.look()
         with naming_a_lost_scheduler(self._client), suppress(CommClosedError):  # the next task finds a loss, too
             self._client.log_event(TOPIC, {"run": self._reference.run, **values})
+
+    def end(self) -> None:
+        """Give up the run: the worker processes drop what they have of it."""
+        if self._lease is not None:
+            self._lease.release()

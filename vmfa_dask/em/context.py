@@ -83,30 +83,10 @@ class RunContext:
         with self._lock:
             if self._mixture is None or self._mixture.version != version:
                 self._stage = None  # a run that has parameters is past its stages
-                blocks = [self.storage.read(PARAMETERS, version, b) for b in range(len(self.plan.component_blocks))]
-                names = [name for name in PARAMETER_NAMES if name in blocks[0]]
-                self._mixture = None
-                whole = {name: self._joined([block[name] for block in blocks]) for name in names}
-                if "noise_variances" not in whole:  # shared by all components, in a block of its own
-                    shared = self.storage.read(PARAMETERS, version, len(blocks))["noise_variances"]
-                    whole["noise_variances"] = np.tile(shared, (len(whole["weights"]), 1))
-                patch = self._patch(PARAMETERS, version, len(blocks) + 1)
-                if patch is not None:
-                    split_parameters(whole, patch, self.settings, version)
-                self._mixture = Mixture(
-                    **whole, feature_shape=self.rows.feature_shape, offset=self.offset(), version=version
-                )
+                self._mixture = None  # its memory serves the next one
+                place = (self.storage, self.settings, self.plan, self.rows.feature_shape)
+                self._mixture = read_mixture(*place, version, self.memory)
             return self._mixture
-
-    def _joined(self, parts: list[NDArray[Any]]) -> NDArray[Any]:
-        """Component blocks one after the other; a copy, as stored arrays end with their version."""
-        whole = self.memory.empty((sum(len(part) for part in parts), *parts[0].shape[1:]), parts[0].dtype)
-        return np.concatenate(parts, out=whole)
-
-    def _patch(self, kind: str, version: int, block: int) -> Arrays | None:
-        """Components that were split on the way to a version, beside its component blocks."""
-        splits = self.settings.empty_components == "split"
-        return read_patch(self.storage, kind, version, block) if splits else None
 
     def precision(self, version: int) -> Precision:
         """Derived arrays of a version."""
@@ -129,8 +109,42 @@ class RunContext:
             if self._graph is None or self._graph[0] != version:
                 blocks = [self.storage.read(GRAPH, version, b) for b in range(len(self.plan.component_blocks))]
                 neighbors = np.concatenate([block["neighbors"] for block in blocks])
-                patch = self._patch(GRAPH, version, len(blocks) + 1)
+                patch = _patch(self.storage, self.settings, GRAPH, version, len(blocks) + 1)
                 if patch is not None:
                     neighbors = split_neighbors(neighbors, patch)
                 self._graph = version, NeighborGraph(neighbors)
             return self._graph[1]
+
+
+def read_mixture(
+    storage: Storage,
+    settings: Settings,
+    plan: Plan,
+    feature_shape: tuple[int, ...],
+    version: int,
+    memory: Memory | None = None,
+) -> Mixture:
+    """Parameters of a version, put together from their component blocks, in memory from `memory` if it is given."""
+    memory = memory or Memory()
+    blocks = [storage.read(PARAMETERS, version, b) for b in range(len(plan.component_blocks))]
+    names = [name for name in PARAMETER_NAMES if name in blocks[0]]
+    whole = {name: _joined([block[name] for block in blocks], memory) for name in names}
+    if "noise_variances" not in whole:  # shared by all components, in a block of its own
+        shared = storage.read(PARAMETERS, version, len(blocks))["noise_variances"]
+        whole["noise_variances"] = np.tile(shared, (len(whole["weights"]), 1))
+    patch = _patch(storage, settings, PARAMETERS, version, len(blocks) + 1)
+    if patch is not None:
+        split_parameters(whole, patch, settings, version)
+    offset = storage.read(START, 0, 0)["offset"]
+    return Mixture(**whole, feature_shape=feature_shape, offset=offset, version=version)
+
+
+def _joined(parts: list[NDArray[Any]], memory: Memory) -> NDArray[Any]:
+    """Component blocks one after the other; a copy, as stored arrays end with their version."""
+    whole = memory.empty((sum(len(part) for part in parts), *parts[0].shape[1:]), parts[0].dtype)
+    return np.concatenate(parts, out=whole)
+
+
+def _patch(storage: Storage, settings: Settings, kind: str, version: int, block: int) -> Arrays | None:
+    """Components that were split on the way to a version, beside its component blocks."""
+    return read_patch(storage, kind, version, block) if settings.empty_components == "split" else None

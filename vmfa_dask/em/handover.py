@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from vmfa_dask.em.context import RunContext, Step
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.storage import MOMENTS, Storage
+from vmfa_dask.sizes import Sized
 from vmfa_dask.values import Moments, RowTally, Statistics
 
 logger = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ _MOST_STORED = 16
 
 
 @dataclass(frozen=True)
-class PartialResult:
+class PartialResult(Sized):
     """What groups of rows add up to: statistics by component block, and their row tally.
 
     `stored` is the pass and the group whose moments lie in the storage; None where they are here.
@@ -32,9 +33,6 @@ class PartialResult:
     statistics: dict[int, Statistics]
     tally: RowTally
     stored: tuple[int, int] | None = None
-
-    def __sizeof__(self) -> int:
-        return sum(part.__sizeof__() for part in self.statistics.values()) + 500
 
 
 def passes_through(storage: Storage, plan: Plan, step: Step) -> bool:

@@ -1,4 +1,9 @@
-"""One pass over the rows, spread over tasks: partial E-steps, merging in a fixed tree, updates per component block."""
+"""One pass over the rows, spread over tasks: partial E-steps, merging in a fixed tree, updates per component block.
+
+The tree has groups as leaves, and nodes of up to eight parts. Eight partial results are merged when they are there; the
+results of merging are added to the sum of their node as they come, so that beside eight partial results one sum per
+level waits, however many groups there are (`em.plan.projected_bytes`).
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,9 @@ from vmfa_dask.em import tasks
 from vmfa_dask.em.context import Step
 from vmfa_dask.em.executor import Executor
 from vmfa_dask.em.handover import passes_through
+from vmfa_dask.em.plan import FAN_IN
 from vmfa_dask.em.storage import MOMENTS
 
-# Partial results that one task sums. Eight statistics of the same block fit beside each other where one does.
-_FAN_IN = 8
 # Part of N by which Σ N_c may differ from it: responsibilities that are negligible are not counted.
 _ROUNDING = 1e-6
 
@@ -24,26 +28,28 @@ def run_pass(executor: Executor, step: Step) -> list[tasks.BlockReport]:
     RuntimeError
         When rows were lost or counted twice on the way through the tree.
     """
-    n_blocks = len(executor.plan.component_blocks)
-    levels: list[list[Any]] = [[] for _ in range(n_blocks)]
+    plan = executor.plan
+    n_blocks, n_groups = len(plan.component_blocks), len(plan.groups)
+    sums = [_Tree(executor, block, n_groups) for block in range(n_blocks)]
     waiting: list[Any] = []
-    n_groups = len(executor.plan.groups)
-    stored = passes_through(executor.storage, executor.plan, step)
+    stored = passes_through(executor.storage, plan, step)
     whole = stored or n_blocks == 1 or executor.shares_memory
     for group in range(n_groups):
         waiting.append(executor.submit("e-step", group, tasks.run_e_step, group, step))
-        if len(waiting) == _FAN_IN or group == n_groups - 1:
+        if len(waiting) == FAN_IN or group == n_groups - 1:
+            merged = [
+                sums[block].merged(waiting if whole else [_pick(executor, block, part) for part in waiting])
+                for block in range(n_blocks)
+            ]
+            waiting = []  # nobody waits for these any more
             for block in range(n_blocks):
-                own = waiting if whole else [_pick(executor, block, part) for part in waiting]
-                levels[block].extend(own if n_groups <= _FAN_IN else [_merge(executor, block, own)])
-            waiting = []
+                sums[block].add(merged[block])
+            del merged
     handles = []
-    for block, parts in enumerate(levels):
-        while len(parts) > _FAN_IN:
-            parts = [_merge(executor, block, parts[k : k + _FAN_IN]) for k in range(0, len(parts), _FAN_IN)]
+    for block, tree in enumerate(sums):
         name = "m-step" if step.update else "neighbors"
-        handles.append(executor.submit(name, block, tasks.update_block, block, step, *parts))
-    del levels, parts
+        handles.append(executor.submit(name, block, tasks.update_block, block, step, *tree.parts))
+    del sums, tree
     shared = (
         [executor.submit("m-step-noise", 0, tasks.update_noise, step, *handles)]
         if _shares_noise(executor, step)
@@ -78,5 +84,50 @@ def _pick(executor: Executor, block: int, part: Any) -> Any:
     return executor.submit("reduce-pick", block, tasks.pick_block, block, part)
 
 
-def _merge(executor: Executor, block: int, parts: list[Any]) -> Any:
-    return executor.submit("reduce", block, tasks.merge_block, block, *parts)
+class _Tree:
+    """The sum of one component block over all groups, on its way.
+
+    Parameters
+    ----------
+    executor : who runs the tasks
+    block : number of the component block
+    n_groups : leaves
+    """
+
+    def __init__(self, executor: Executor, block: int, n_groups: int) -> None:
+        self._executor, self._block = executor, block
+        # Results that each level gets, from that of the groups up to one with no more than a task takes.
+        self._expected = [n_groups]
+        while self._expected[-1] > FAN_IN:
+            self._expected.append(-(-self._expected[-1] // FAN_IN))
+        self._taken = [0] * len(self._expected)
+        self._sums: list[Any] = [None] * len(self._expected)
+        self.parts: list[Any] = []
+
+    def merged(self, parts: list[Any]) -> list[Any]:
+        """The results of the next groups, as many as one task sums, as `add` takes them."""
+        if len(self._expected) == 1:
+            return parts
+        return [self._executor.submit("reduce", self._block, tasks.merge_block, self._block, *parts)]
+
+    def add(self, parts: list[Any]) -> None:
+        """Take what was merged, in the order of the groups."""
+        if len(self._expected) == 1:
+            self.parts = parts
+        else:
+            self._take(1, *parts)
+
+    def _take(self, level: int, part: Any) -> None:
+        """Add a result of the level below to the sum of its node; what is complete goes up."""
+        n, top = self._taken[level], level == len(self._expected) - 1
+        self._taken[level] += 1
+        last = self._taken[level] == self._expected[level]
+        ends = not top and (n % FAN_IN == FAN_IN - 1 or last)
+        if n % FAN_IN:
+            add = (tasks.add_block, self._block, ends, self._sums[level], part)
+            part = self._executor.submit("reduce-add", self._block, *add)
+        self._sums[level] = None if ends else part
+        if ends:
+            self._take(level + 1, part)
+        elif top and last:
+            self.parts = [part]

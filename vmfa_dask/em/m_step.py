@@ -14,6 +14,7 @@ from vmfa_dask.em.noise import NOISE_MODELS
 from vmfa_dask.em.storage import GRAPH, PARAMETERS
 from vmfa_dask.kernels.parameters import maximize
 from vmfa_dask.kernels.tallies import nearest_components
+from vmfa_dask.sizes import Sized
 from vmfa_dask.values import Divergences, Float64, Moments, Statistics
 
 # Components whose statistics are summed and maximised together while they are in cache.
@@ -21,7 +22,7 @@ _CHUNK_COMPONENTS = 4
 
 
 @dataclass(frozen=True)
-class BlockUpdate:
+class BlockUpdate(Sized):
     """What an update of a component block reports: rows it holds (Σ N_c), components alive and just dropped.
 
     `noise` (D,) float64 is Σ N_c σ²_c where the noise variances are shared, else None.
@@ -39,8 +40,10 @@ def merge_divergences(parts: Sequence[Statistics]) -> Divergences | None:
     return reduce(add_divergences, known) if known else None
 
 
-def merge(parts: Sequence[Statistics]) -> Statistics:
+def merge(parts: Sequence[Statistics], dtype: str | None = None) -> Statistics:
     """Sum of the statistics of several groups for one component block, in the given order.
+
+    `dtype` is that of the sums over rows, by default that of the first part.
 
     Raises
     ------
@@ -57,7 +60,7 @@ def merge(parts: Sequence[Statistics]) -> Statistics:
     total = None
     if first.moments is not None:
         moments = [part.moments for part in parts if part.moments is not None]
-        sums = np.empty_like(moments[0].moments)
+        sums = np.empty_like(moments[0].moments, dtype)
         memory = np.empty((_CHUNK_COMPONENTS, *sums.shape[1:]))
         for low in range(0, len(sums), _CHUNK_COMPONENTS):
             own = slice(low, low + _CHUNK_COMPONENTS)

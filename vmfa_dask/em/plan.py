@@ -40,6 +40,8 @@ MOST_ASKED_GROUPS = 10_000
 _FILES_PER_GROUP = 8
 # Part of a block or tile that is shared out among the others.
 _SMALL_REST = 0.15
+# Partial results that one task sums. Eight statistics of the same block fit beside each other where one does.
+FAN_IN = 8
 # Float64 statistics of one component block, at most: blocks are merged and maximised side by side on several workers.
 _COMPONENT_BLOCK_BYTES = 96 * 2**20
 
@@ -137,10 +139,19 @@ def statistics_bytes(settings: Settings, n_features: int) -> int:
     return 8 * ((h + 2) * n_features + (h + 1) ** 2 + 1)
 
 
-def _parts_bytes(settings: Settings, n_features: int, n_parts: int) -> int:
-    """Bytes of the accumulators of a partial E-step, and of `n_parts` results that wait, for all components."""
+def levels_above_merging(n_groups: int) -> int:
+    """Levels of sums to which merged results are added: none where one task takes the results of all groups."""
+    levels, n = 0, n_groups
+    while n > FAN_IN:
+        levels, n = levels + 1, -(-n // FAN_IN)
+    return levels
+
+
+def _parts_bytes(settings: Settings, n_features: int, n_groups: int) -> int:
+    """Bytes of a partial E-step's sums, of results that wait to be merged with what they make, and of sums of these."""
     bytes_of_sums = settings.n_components * statistics_bytes(settings, n_features)
-    return bytes_of_sums + n_parts * bytes_of_sums // (2 if settings.precision == "float32" else 1)
+    waiting = (min(n_groups, FAN_IN) + 1) * bytes_of_sums // (2 if settings.precision == "float32" else 1)
+    return bytes_of_sums * (1 + levels_above_merging(n_groups)) + waiting
 
 
 def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) -> Plan:
@@ -192,7 +203,7 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
 
     `rows` counts the block in work, the next one and what a decoder holds meanwhile (as much as is decoded together);
     `model` parameters of two versions with their packed form; `statistics` one group's sums, the results that are
-    merged, and what they make.
+    merged, what they make, and the sums of such results (`em/iteration.py`), in float64.
     """
     d, c, h = n_features_of(rows), settings.n_components, settings.n_factors
     item = 4 if settings.precision == "float32" else 8
@@ -200,12 +211,11 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
     block = min(plan.block_rows, longest)
     converted = 0 if rows.dtype.itemsize <= 4 else item
     held = block if rows.reads_parts else max(block, rows.decoded_rows)
-    parts = min(len(plan.groups), 8) + 1
     return {
         "rows": d * (3 * held * rows.dtype.itemsize + block * converted),
         "candidates": block * (28 * settings.most_candidates + 12 * settings.truncation),
         "model": 2 * c * d * (h + 2) * item + 2 * packed_bytes(c, h, d, item),
-        "statistics": _parts_bytes(settings, d, parts),
+        "statistics": _parts_bytes(settings, d, len(plan.groups)),
         "process": 200 * 2**20,
     }
 

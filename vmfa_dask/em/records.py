@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
+from vmfa_dask.sizes import Sized
+
 # Phases of a run, in their order.
 PHASES = ("warm-up", "training", "final", "done")
 
@@ -54,7 +56,7 @@ def check_fields(kind: type[Any], values: Any, what: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class IterationRecord:
+class IterationRecord(Sized):
     """One pass over the rows.
 
     Parameters

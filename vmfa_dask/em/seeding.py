@@ -17,6 +17,7 @@ from vmfa_dask.em.rows import Rows, gather, read_ahead, refuse_non_finite, worki
 from vmfa_dask.em.storage import START
 from vmfa_dask.em.units import Survey, join_extremes
 from vmfa_dask.kernels import random, survey
+from vmfa_dask.sizes import Sized
 from vmfa_dask.values import Float64, Int64
 
 # A feature is shifted when its mean exceeds this many standard deviations: then float32 would lose digits of the rows.
@@ -24,7 +25,7 @@ _OFFSET_DEVIATIONS = 64.0
 
 
 @dataclass(frozen=True)
-class Candidates:
+class Candidates(Sized):
     """Candidates of the chains that lie in one group: draw numbers, row numbers, rows − offset, squared distances.
 
     The rows are as kernels take them (see `rows.working_rows`), a quarter of a float32's size for bytes.

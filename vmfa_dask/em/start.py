@@ -17,11 +17,12 @@ from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START, Arrays, Storage
 from vmfa_dask.kernels import random
+from vmfa_dask.sizes import Sized
 from vmfa_dask.values import Float64, Int32, Int64, Mixture, NeighborGraph
 
 
 @dataclass(frozen=True)
-class Start:
+class Start(Sized):
     """A start that is given in place of seeds.
 
     Parameters

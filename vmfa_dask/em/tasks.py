@@ -23,11 +23,12 @@ from vmfa_dask.em.splitting import draw_donors
 from vmfa_dask.em.start import initial_components, write_start
 from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
 from vmfa_dask.em.units import Survey
-from vmfa_dask.values import Float64, Int32, Int64, Mixture, Moments, RowTally, Statistics, TruncatedPosterior
+from vmfa_dask.sizes import Sized
+from vmfa_dask.values import Float64, Int32, Int64, Moments, RowTally, Statistics, TruncatedPosterior
 
 
 @dataclass(frozen=True)
-class BlockReport:
+class BlockReport(Sized):
     """What the update of one component block tells the driver."""
 
     tally: RowTally
@@ -99,6 +100,14 @@ def merge_block(context: RunContext, block: int, *results: PartialResult) -> Par
     return PartialResult({block: statistics}, _total(results))
 
 
+def add_block(context: RunContext, block: int, ends: bool, *results: PartialResult) -> PartialResult:
+    """A sum of merged results with the next one; float64 until it `ends`, as if one task had summed them all."""
+    with context.cores.exclusive():
+        dtype = context.settings.precision if ends else "float64"
+        statistics = merge([result.statistics[block] for result in results], dtype)
+    return PartialResult({block: statistics}, _total(results))
+
+
 def update_block(context: RunContext, block: int, step: Step, *results: PartialResult) -> BlockReport:
     """M-step and neighbour update of one component block: writes the next versions."""
     begin, update = time.perf_counter(), None
@@ -166,11 +175,6 @@ def initialize_chains(context: RunContext, masses: Sequence[float], *parts: seed
     rows, seeds, n_distinct = run_chains(context, parts, masses)
     write_start(context, rows, seeds, _variances(context))
     return n_distinct
-
-
-def load_mixture(context: RunContext, version: int) -> Mixture:
-    """Parameters of a version."""
-    return context.mixture(version)
 
 
 def load_posterior(context: RunContext, group: int, iteration: int) -> Int32:

@@ -21,6 +21,8 @@ from vmfa_dask.em.quotas import quota_of_cores
 from vmfa_dask.values import Int64
 
 _exclusive = threading.Lock()
+# A task that waits for the cores asks no more often whether it should.
+SECONDS_OF_WAITING = 1.0
 
 
 def available_cores() -> int:
@@ -36,17 +38,25 @@ class Cores:
     Parameters
     ----------
     n_threads : threads that compute at the same time; results never depend on it
+    while_waiting : called from time to time in a task that waits for the cores; what it raises ends the task
     """
 
-    def __init__(self, n_threads: int) -> None:
-        self.n_threads = max(1, n_threads)
+    def __init__(self, n_threads: int, while_waiting: Callable[[], None] | None = None) -> None:
+        self.n_threads, self._while_waiting = max(1, n_threads), while_waiting
         self._pool = ThreadPoolExecutor(self.n_threads, "vmfa-kernel") if self.n_threads > 1 else None
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Hold the cores of this process: other tasks that want them wait."""
-        with _exclusive:
+        if self._while_waiting is None:
+            _exclusive.acquire()
+        else:
+            while not _exclusive.acquire(timeout=SECONDS_OF_WAITING):
+                self._while_waiting()
+        try:
             yield
+        finally:
+            _exclusive.release()
 
     def run(self, function: Callable[..., Any], ranges: Iterable[tuple[int, int]]) -> list[Any]:
         """``function(start, stop)`` for every range, in any order; results in the order of the ranges."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vmfa_dask.sizes import Sized
 from vmfa_dask.values import Float64
 
 # Smallest noise variance of values that are recorded in steps of u, as counts and grey levels are, in u². They say
@@ -20,7 +21,7 @@ _SPREAD_IN_STEPS = 0.5
 
 
 @dataclass(frozen=True)
-class Survey:
+class Survey(Sized):
     """Moments and extremes of the features over some rows, additive.
 
     Parameters

@@ -7,11 +7,10 @@ run. May import: em, store, cluster, service.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any
 
-from vmfa_dask.cluster.clients import connect
-from vmfa_dask.cluster.drivers import find_driver
+from vmfa_dask.cluster.clients import Connection, connect
+from vmfa_dask.cluster.drivers import drop_driver, find_driver, is_at_work, result_of
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.service.checkpoints import state_from
 from vmfa_dask.service.training import Fit
@@ -19,7 +18,6 @@ from vmfa_dask.store.places import locate
 from vmfa_dask.store.runs import read_state, request_stop
 
 
-@dataclass(frozen=True)
 class DetachedRun:
     """A run whose driver works on the cluster.
 
@@ -27,15 +25,27 @@ class DetachedRun:
     ----------
     run : folder or URL of the run
     future : of the driver
+    connection : to the cluster; a client that was opened for it is closed when the run is forgotten
     """
 
-    run: str
-    future: Any
+    def __init__(self, run: str, future: Any, connection: Connection) -> None:
+        self.run, self.future, self._connection = run, future, connection
+        self._fit: Fit | None = None
+        self._forgotten = False
+
+    def __repr__(self) -> str:
+        return f"DetachedRun({self.run!r}, {self.status})"
 
     @property
     def status(self) -> str:
-        """ "pending" (waiting or working), "finished", "error", "cancelled" or "lost" (the scheduler went away)."""
-        return str(self.future.status)
+        """What the driver does or did.
+
+        "pending" (waiting or working), "finished", "error", "cancelled", "lost" (the scheduler went away) or
+        "forgotten".
+        """
+        if self._fit is not None:
+            return "finished"
+        return "forgotten" if self._forgotten else str(self.future.status)
 
     def records(self) -> tuple[IterationRecord, ...]:
         """Records of the passes that the run's folder keeps by now."""
@@ -49,6 +59,8 @@ class DetachedRun:
     def result(self, timeout: float | None = None) -> Fit:
         """Wait for the end and return what `fit_distributed` returns.
 
+        The cluster forgets it then; this object keeps it.
+
         Parameters
         ----------
         timeout : seconds; None waits as long as it takes
@@ -59,9 +71,39 @@ class DetachedRun:
             When the run has not ended by then; it goes on.
         RunStopped
             When `stop` ended it.
+        RuntimeError
+            When the run was forgotten.
         """
-        fit: Fit = self.future.result(timeout=timeout)
-        return fit
+        if self._fit is None:
+            if self._forgotten:
+                raise RuntimeError(f"{self.run}: this run was forgotten; {_how_to_go_on(self.run)}")
+            fit: Fit = result_of(self._connection.client, self.future, timeout)
+            self._fit = fit
+            self._drop()
+        return self._fit
+
+    def forget(self) -> None:
+        """Let the cluster forget the driver and what it has returned; the run's folder stays.
+
+        Raises
+        ------
+        RuntimeError
+            When the driver is at work.
+        """
+        if self._forgotten:
+            return
+        if is_at_work(self._connection.client, self.future):
+            raise RuntimeError(f"{self.run}: its driver is at work; stop() ends it after the pass in work")
+        self._drop()
+
+    def _drop(self) -> None:
+        drop_driver(self._connection.client, self.run, self.future)
+        self._forgotten = True
+        self._connection.end()
+
+
+def _how_to_go_on(path: str) -> str:
+    return f"fit_distributed(..., run={path!r}) goes on with the run"
 
 
 def attach(run: str | os.PathLike[str], client: Any = None) -> DetachedRun:
@@ -84,7 +126,5 @@ def attach(run: str | os.PathLike[str], client: Any = None) -> DetachedRun:
     future = find_driver(connection.client, path)
     if future is None:
         connection.end()
-        raise KeyError(
-            f"the cluster knows no driver of {path}; fit_distributed(..., run={path!r}) goes on with the run"
-        )
-    return DetachedRun(path, future)
+        raise KeyError(f"the cluster knows no driver of {path}; {_how_to_go_on(path)}, or returns the model of its end")
+    return DetachedRun(path, future, connection)

@@ -171,7 +171,7 @@ def fit_distributed(
                             executor.announce(record.as_dict())
                             show(record, progress)
 
-                        return train(executor, whole_start(begin), report, kept)
+                        return train(executor, whole_start(begin), rows.feature_shape, report, kept)
                 if isinstance(begin, Start):  # written here: a start is too large to travel with a task
                     kept.begin_with(begin)
             url, member = getattr(rows, "url", ""), getattr(rows, "name", array)
@@ -180,8 +180,7 @@ def fit_distributed(
         place = {name: getattr(options, name) for name in _OF_DRIVERS}
         known = {"start": BegunStart(describe_start(begin)["digest"])}
         future = start_driver(client, kept.path, fit_distributed, url, {**same, **cut, **place, **known})
-        connection.keep()
-        return DetachedRun(kept.path, future)
+        return DetachedRun(kept.path, future, connection.keep())
 
 
 def fit_local(
@@ -231,4 +230,5 @@ def fit_local(
         with kept_run(options, numbers, rows, begin) as (kept, plan):
             warm_up(numbers, rows.dtype)
             context = RunContext(rows, numbers, plan, MemoryStorage(), cores)
-            return train(SerialExecutor(context), whole_start(begin), lambda record: show(record, progress), kept)
+            begun = (SerialExecutor(context), whole_start(begin), rows.feature_shape)
+            return train(*begun, lambda record: show(record, progress), kept)

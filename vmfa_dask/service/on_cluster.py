@@ -5,7 +5,6 @@ May import: em, store, cluster, service.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import uuid
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmfa_dask.cluster.arrays import check_visible
-from vmfa_dask.cluster.context import RunReference, forget, register, threads_of_process
+from vmfa_dask.cluster.context import RunReference, forget, forget_everywhere, register, threads_of_process
 from vmfa_dask.cluster.executor import DaskExecutor
 from vmfa_dask.cluster.memory import check_memory, smallest_limit
 from vmfa_dask.cluster.versions import check_versions
@@ -33,8 +32,6 @@ from vmfa_dask.service.sources import spill
 from vmfa_dask.store.exchange import ExchangeFolder, exchange_at, running_kernel
 from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.store.scratch import scratch_folder
-
-logger = logging.getLogger(__name__)
 
 _MOST_NAMES = 5
 
@@ -101,26 +98,19 @@ def executor_on(
                 rows.use_threads(cores.n_threads)
             warm_up(settings, rows.dtype)
             register(reference, RunContext(rows, settings, plan, storage, cores))
+        executor = DaskExecutor(cluster.client, reference, storage)
         try:
-            yield DaskExecutor(cluster.client, reference, storage)
+            yield executor
         finally:
+            executor.end()
             forget(name)
-            _forget_on_workers(cluster, name)
+            if not cluster.local:
+                forget_everywhere(cluster.client, name)
 
 
 def _place_of(rows: RowSource) -> tuple[str | None, str | None, str]:
     """Where a process opens the rows for itself."""
     return (rows.url, rows.name, rows.missing) if isinstance(rows, ZarrRows) else (None, None, "refuse")
-
-
-def _forget_on_workers(cluster: CheckedCluster, name: str) -> None:
-    """Let worker processes drop the run: its rows and models would take memory from the next one."""
-    if cluster.local or cluster.client.status != "running":
-        return
-    try:
-        cluster.client.run(forget, name, on_error="ignore")
-    except Exception as error:  # whatever ended the run matters more
-        logger.debug("workers could not be asked to forget run %s: %s", name, error)
 
 
 @contextmanager

@@ -14,13 +14,14 @@ from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.apply.model_type import ModelType
 from vmfa_dask.apply.summary import as_lines, as_table
 from vmfa_dask.em.algorithm import Training
+from vmfa_dask.em.context import read_mixture
 from vmfa_dask.em.executor import Executor, SchedulerLost
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.start import Start
 from vmfa_dask.em.state import TRAINING, RunState
-from vmfa_dask.em.tasks import load_mixture
 from vmfa_dask.service.checkpoints import KeptRun
+from vmfa_dask.sizes import Sized
 
 logger = logging.getLogger("vmfa_dask")
 
@@ -28,7 +29,7 @@ Progress = Callable[[IterationRecord], None]
 
 
 @dataclass(frozen=True, repr=False)
-class Fit:
+class Fit(Sized):
     """What a fit returns.
 
     Parameters
@@ -122,8 +123,12 @@ def _keep_latest(kept: KeptRun) -> None:
         logger.exception("%s: the last complete pass could not be kept; an earlier one is", kept.path)
 
 
-def train(executor: Executor, start: Start | None, report: Progress, kept: KeptRun | None) -> Fit:
+def train(
+    executor: Executor, start: Start | None, feature_shape: tuple[int, ...], report: Progress, kept: KeptRun | None
+) -> Fit:
     """Train from the start or from where the kept run stands; whatever ends it, the last complete pass is kept.
+
+    `feature_shape` is the shape of one row as it is stored.
 
     Called by the functions that users call: warnings point one frame above them.
 
@@ -160,6 +165,7 @@ def train(executor: Executor, start: Start | None, report: Progress, kept: KeptR
             "the data has fewer distinct rows than components, or nearly so",
             stacklevel=3,
         )
-    mixture = executor.results([executor.submit("load-model", 0, load_mixture, state.parameters)])[0]
+    # Read here, where the storage is at hand: results of tasks pass through the scheduler.
+    mixture = read_mixture(executor.storage, settings, executor.plan, feature_shape, state.parameters)
     model_type = ModelType(settings.covariance_type, settings.noise, settings.learn_weights)
     return Fit(MixtureModel.of(mixture, model_type), state.records, state.converged, settings, state.fell)
