@@ -139,6 +139,9 @@ class ObjectPlace:
             found = self._store.list_with_delimiter(f"{name}/" if name else None)["common_prefixes"]
         return sorted(prefix.rstrip("/").rsplit("/", 1)[-1] for prefix in found)
 
+    def keep(self, name: str) -> None:
+        """What is written lasts."""
+
     def entries(self) -> list[str]:
         """Names of the objects and prefixes at the top."""
         with _errors_of_store(self.path, "cannot be listed"):

@@ -110,6 +110,10 @@ class Place(Protocol):
         """Write a tree by ``write(target)``; it becomes visible whole, or at least before what marks it is written."""
         ...
 
+    def keep(self, name: str) -> None:
+        """Return when a file that somebody else has written lasts."""
+        ...
+
     def entries(self) -> list[str]:
         """Names of the files and trees at the top; none where the place does not exist."""
         ...
@@ -224,6 +228,11 @@ class FolderPlace:
                     raise
             if self._lasting:
                 _flush_folders(os.path.dirname(path), self.path)
+
+    def keep(self, name: str) -> None:
+        """When it is on the disk."""
+        if self._lasting:
+            flush(self.target(name))
 
     def entries(self) -> list[str]:
         """Names of the files and folders."""

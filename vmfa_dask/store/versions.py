@@ -119,6 +119,8 @@ class ZarrStorage(Versions):
             if read_group(self.place, name) is None:
                 with self.place.writing(name), suppress(ContainsGroupError):  # another task made it just now
                     zarr.open_group(self.place.target(name), mode="a", zarr_format=3)
+            with self.place.writing(name):
+                self.place.keep(f"{name}/zarr.json" if name else "zarr.json")
             self._groups.add(name)
         super().write(kind, version, block, arrays)
 
