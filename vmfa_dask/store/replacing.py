@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from vmfa_dask.store.disk import flush, flush_tree, remove_tree, swap
@@ -22,7 +23,7 @@ from vmfa_dask.store.scratch import owned_folder, owned_folders, remove_orphans
 
 MARK = "zarr.json"
 # In the folder of a process that writes beside a tree: what it writes, and what it has moved aside.
-_NEW, _OLD = "new", "old"
+_NEW, _OLD, _GONE = "new", "old", "gone"
 _SUFFIX = ".partial"
 # What a rename says where something is in the way by now.
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
@@ -115,6 +116,7 @@ def _replace_folder(place: FolderPlace, write: Callable[[Any], None], check: Cal
     def put_back(left: str) -> None:
         if not os.path.lexists(path) and os.path.isdir(os.path.join(left, _OLD)):
             os.rename(os.path.join(left, _OLD), path)
+        _drop_old(left)
 
     remove_orphans(folder, f"{name}.", _SUFFIX, put_back)
     check(path)
@@ -128,6 +130,7 @@ def _replace_folder(place: FolderPlace, write: Callable[[Any], None], check: Cal
             pass
         with place.writing(""):
             flush(folder)
+        _drop_old(own)
 
 
 def _take_name(path: str, own: str, check: Callable[[str], None]) -> bool:
@@ -140,7 +143,7 @@ def _take_name(path: str, own: str, check: Callable[[str], None]) -> bool:
         elif swap(new, path):
             _keep_strangers(new, path, check)
         else:
-            remove_tree(old)
+            _drop_old(own)
             os.rename(path, old)
             _move_in(new, old, path, check)
     except FileNotFoundError:
@@ -152,6 +155,13 @@ def _take_name(path: str, own: str, check: Callable[[str], None]) -> bool:
             raise
         return False
     return True
+
+
+def _drop_old(own: str) -> None:
+    """Remove what was moved aside and is replaced by now; nobody finds it in parts."""
+    with suppress(FileNotFoundError):
+        os.rename(os.path.join(own, _OLD), os.path.join(own, _GONE))
+        remove_tree(os.path.join(own, _GONE))
 
 
 def _keep_strangers(there: str, path: str, check: Callable[[str], None]) -> None:
