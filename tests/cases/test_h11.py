@@ -124,10 +124,11 @@ def test_new_empty_and_own_folders_are_taken_and_files_beside_a_run_stay(tmp_pat
 @pytest.mark.parametrize("name", ["run.json", "data.json", "state.json", "stop", "run.lock", "versions"])
 @pytest.mark.parametrize("dangling", [True, False])
 def test_links_in_the_place_of_files_of_a_run_are_not_followed(tmp_path: Path, name: str, dangling: bool) -> None:
-    run, precious = tmp_path / "run", tmp_path / "precious"
+    run, precious = tmp_path / "run", tmp_path / "other" / name
     run.mkdir()
     if not dangling:
-        precious.mkdir() if name == "versions" else precious.write_text('{"results": "of a year"}')
+        fit(tmp_path / "other")
+        (tmp_path / "other" / "stop").write_text("")
     (run / name).symlink_to(precious)
     before = contents(tmp_path)
     with pytest.raises(FileExistsError, match=rf"run: {name} is a link, expected a file or folder of the run itself"):
