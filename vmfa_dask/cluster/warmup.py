@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from vmfa_dask.em.algorithm import Training
+from vmfa_dask.em.compiled import cache_folder
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.plan import make_plan
@@ -24,35 +26,62 @@ from vmfa_dask.em.rows import ArrayRows
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.storage import MemoryStorage
 from vmfa_dask.em.threads import Cores
+from vmfa_dask.store.locks import held_lock
 
 logger = logging.getLogger(__name__)
 
 _warm: set[tuple[Any, ...]] = set()
-_LOCK_SECONDS = 120.0
+_LOCK = "vmfa_dask.lock"
+# Compiling everything takes half a minute, on slow cores that others use as well up to a few.
+_LOCK_SECONDS, _SILENT_SECONDS = 120.0, 1.0
 
 
-def _lock_path() -> str:
-    folder = os.environ.get("NUMBA_CACHE_DIR") or tempfile.gettempdir()
-    os.makedirs(folder, exist_ok=True)
-    user = os.getuid() if hasattr(os, "getuid") else "user"
-    return os.path.join(folder, f"vmfa_dask-{user}.lock")
+def _lock_path() -> str | None:
+    """The lock lies with what it protects, where whoever may write one may write the other; None without a cache."""
+    folder = cache_folder()
+    return None if folder is None else os.path.join(folder, _LOCK)
+
+
+@contextmanager
+def _compiling_alone() -> Iterator[None]:
+    """No other process that uses this cache compiles meanwhile, unless it does so for longer than one waits."""
+    lock = _wait_for_lock()
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _wait_for_lock() -> FileLock | None:
+    path = _lock_path()
+    if path is None:  # each process compiles for itself
+        return None
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        try:
+            return held_lock(path, _SILENT_SECONDS)
+        except Timeout:
+            logger.info("%s: another process compiles kernels; waiting for it, %.0f s at most", path, _LOCK_SECONDS)
+        return held_lock(path, max(0.0, _LOCK_SECONDS - _SILENT_SECONDS))
+    except Timeout:
+        logger.warning("%s: held by another process for %.0f s; compiling without it", path, _LOCK_SECONDS)
+    except OSError as error:
+        logger.info("%s: cannot be locked (%s); compiling without it", path, error)
+    return None
 
 
 def warm_up(settings: Settings, dtype: np.dtype[Any]) -> float:
     """Compile (or load) every kernel that a run of these types uses; returns the seconds it took.
 
-    A cache folder that cannot be written is no error: then this process compiles for itself.
+    A cache folder that cannot be written or locked is no error: then this process compiles for itself.
     """
     kinds = (settings.search, settings.search_every > 1, settings.covariance_type, settings.noise, settings.init_params)
     key = (settings.n_factors, settings.precision, *kinds, dtype.str)
     if key in _warm:
         return 0.0
     start = time.perf_counter()
-    try:
-        with FileLock(_lock_path(), timeout=_LOCK_SECONDS):
-            _tiny_fit(settings, dtype)
-    except (OSError, Timeout) as error:
-        logger.debug("no lock for the compile cache (%s); compiling in this process", error)
+    with _compiling_alone():
         _tiny_fit(settings, dtype)
     _warm.add(key)
     seconds = time.perf_counter() - start

@@ -41,6 +41,15 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
         return njit(**options)(function)
 
 
+def cache_folder() -> str | None:
+    """Folder in which Numba keeps the compiled code of this room; None where it can write none."""
+
+    def nothing() -> None: ...
+
+    folder: str | None = _compiled(nothing).stats.cache_path
+    return folder
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel lazily: nogil, cached on disk, IEEE arithmetic."""
     return _compiled(function)

@@ -6,7 +6,6 @@ May import: em, store, cluster, service.
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -146,12 +145,10 @@ def _folder_here(kept: KeptRun | None, cluster: CheckedCluster, name: str) -> It
         with scratch_folder(name, cluster.scratch) as path:
             yield path
         return
-    path = kept.exchange(name)
-    os.makedirs(path)
     try:
-        yield path
+        yield kept.exchange(name)
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        kept.remove_exchange()
 
 
 def _reuse_files(client: Any, folder: str) -> None:

@@ -17,6 +17,11 @@ from vmfa_dask.store.objects import is_object_store
 from vmfa_dask.store.places import locate, place_at
 from vmfa_dask.store.runs import RESUME
 
+# What nobody means: a slip of the keyboard, or another unit.
+_MOST = {"n_groups": 100_000, "threads": 4096}
+_MOST_BYTES = 2**60
+_MOST_SECONDS = 366 * 86_400.0
+
 
 @dataclass(frozen=True)
 class Options:
@@ -24,7 +29,7 @@ class Options:
 
     Parameters
     ----------
-    n_groups, threads : positive, or None for the default
+    n_groups, threads : positive and no more than `_MOST`, or None for the default
     cache_bytes : bytes, or None for the default
     run, scratch : absolute paths, or the URL of an object store (`run`); None without one
     resume : one of `store.runs.RESUME`
@@ -88,14 +93,14 @@ def _is_number(value: Any) -> bool:
 
 
 def _count(name: str, value: Any) -> int | None:
-    ok = value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)
-    _require(ok, name, value, "an integer >= 1, or None for the default")
+    ok = value is None or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST[name])
+    _require(ok, name, value, f"an integer >= 1 and <= {_MOST[name]}, or None for the default")
     return None if value is None else int(value)
 
 
 def _bytes(name: str, value: Any) -> int | None:
     """Whole bytes of a number or of a text such as "1 GB"."""
-    expected = "bytes >= 0, as a whole number or as a text such as '1 GB', or None for the default"
+    expected = "bytes >= 0 and <= 2**60, as a whole number or as a text such as '1 GB', or None for the default"
     found = value
     if isinstance(value, str):
         try:
@@ -104,21 +109,21 @@ def _bytes(name: str, value: Any) -> int | None:
             raise ValueError(f"{name}={value!r}: expected {expected} ({error})") from error
         except OverflowError:  # "1e999"
             found = math.inf
-    whole = _is_number(found) and math.isfinite(found) and found == int(found) and found >= 0
+    whole = _is_number(found) and math.isfinite(found) and found == int(found) and 0 <= found <= _MOST_BYTES
     _require(value is None or whole, name, value, expected)
     return None if value is None else int(found)
 
 
 def _seconds(name: str, value: Any) -> float:
     """Seconds of a number or of a text such as "2 minutes"."""
-    expected = "seconds >= 0, as a number or as a text such as '2 minutes'"
+    expected = "seconds >= 0 and of a year at most, as a number or as a text such as '2 minutes'"
     found = value
     if isinstance(value, str):
         try:
             found = seconds_of(value)
         except (ValueError, OverflowError) as error:
             raise ValueError(f"{name}={value!r}: expected {expected} ({error})") from error
-    _require(_is_number(found) and math.isfinite(found) and found >= 0, name, value, expected)
+    _require(_is_number(found) and math.isfinite(found) and 0 <= found <= _MOST_SECONDS, name, value, expected)
     return float(found)
 
 

@@ -47,7 +47,7 @@ class ExchangeFolder(Versions):
     """
 
     def __init__(self, folder: str) -> None:
-        super().__init__(FolderPlace(folder))
+        super().__init__(FolderPlace(folder, lasting=False))
         self._spares = os.path.join(self.place.path, f"{_SPARES}{running_kernel()}")
         self._end_reuse_of_others()
 

@@ -15,7 +15,7 @@ import zarr
 
 from vmfa_dask.store.arrays import METADATA, describe, read_array, read_group, write_array
 from vmfa_dask.store.places import Place, locate, place_at
-from vmfa_dask.store.replacing import current, replace_tree
+from vmfa_dask.store.replacing import read_whole, replace_tree
 from vmfa_dask.store.strict import MOST_METADATA, as_json, sealed, unsealed
 from vmfa_dask.values import FloatArray, Mixture
 
@@ -122,7 +122,10 @@ def load_mixture(path: str | os.PathLike[str]) -> tuple[Mixture, dict[str, Any]]
     OSError
         When a file or an object store cannot be read.
     """
-    path = current(locate(path))
+    return read_whole(locate(path), _read_mixture)
+
+
+def _read_mixture(path: str) -> tuple[Mixture, dict[str, Any]]:
     place = place_at(path)
     attributes = read_group(place, "")
     if attributes is None:

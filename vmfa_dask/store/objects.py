@@ -6,6 +6,7 @@ conditional writes. May import: zarr, obstore, store.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -138,17 +139,30 @@ class ObjectPlace:
             found = self._store.list_with_delimiter(f"{name}/" if name else None)["common_prefixes"]
         return sorted(prefix.rstrip("/").rsplit("/", 1)[-1] for prefix in found)
 
+    def keep(self, name: str) -> None:
+        """What is written lasts."""
+
+    def entries(self) -> list[str]:
+        """Names of the objects and prefixes at the top."""
+        with _errors_of_store(self.path, "cannot be listed"):
+            objects = self._store.list_with_delimiter(None)["objects"]
+        return sorted([*(entry["path"] for entry in objects), *self.children("")])
+
     def names(self) -> list[str]:
         """Names of all objects."""
         with _errors_of_store(self.path, "cannot be listed"):
             return [entry["path"] for batch in self._store.list() for entry in batch]
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, known: re.Pattern[str] | None = None) -> None:
         """Remove all objects of a prefix, or of the place where the name is empty."""
+        prefix = f"{name}/" if name else ""
         with _errors_of_store(f"{self.path}/{name}", "cannot be removed"):
-            for batch in self._store.list(f"{name}/" if name else None):
-                self._store.delete([entry["path"] for entry in batch])
-        self._published = {known for known in self._published if not f"{known}/".startswith(f"{name}/")}
+            for batch in self._store.list(prefix or None):
+                found = [entry["path"] for entry in batch]
+                found = [path for path in found if known is None or known.fullmatch(path[len(prefix) :])]
+                if found:
+                    self._store.delete(found)
+        self._published = {path for path in self._published if not f"{path}/".startswith(prefix)}
 
 
 def _open_object_store(url: str) -> Any:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
-import uuid
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
+from vmfa_dask.store.disk import create, flush, flush_tree, remove_file, remove_tree
 from vmfa_dask.store.objects import OBJECT_STORES, ObjectPlace, is_object_store
 from vmfa_dask.store.strict import MOST_TEXT, as_text, read_regular
+
+# Ends of names of what is not yet whole: written here, or by Zarr.
+PARTIAL = r"\.[0-9a-f]{8,32}\.partial"
 
 
 def locate(path: str | os.PathLike[str]) -> str:
@@ -81,7 +87,7 @@ class Place(Protocol):
         ...
 
     def replace(self, name: str, text: str) -> None:
-        """Write a file whole, in place of the one that was there."""
+        """Write a file whole, in place of the one that was there; it lasts when this returns."""
         ...
 
     def take(self, name: str) -> bool:
@@ -104,12 +110,23 @@ class Place(Protocol):
         """Write a tree by ``write(target)``; it becomes visible whole, or at least before what marks it is written."""
         ...
 
+    def keep(self, name: str) -> None:
+        """Return when a file that somebody else has written lasts."""
+        ...
+
+    def entries(self) -> list[str]:
+        """Names of the files and trees at the top; none where the place does not exist."""
+        ...
+
     def children(self, name: str) -> list[str]:
         """Names of the trees just below one; none where it does not exist."""
         ...
 
-    def remove(self, name: str) -> None:
-        """Remove a tree; nothing happens when it is not there."""
+    def remove(self, name: str, known: re.Pattern[str] | None = None) -> None:
+        """Remove a tree, or the files in it whose names, relative to it, are `known`.
+
+        Nothing happens when it is not there.
+        """
         ...
 
 
@@ -119,19 +136,23 @@ class FolderPlace:
     Parameters
     ----------
     path : the folder; made when something is written
+    lasting : trees outlive a power cut once they are published; False for those that end with their processes
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, lasting: bool = True) -> None:
         self.path = os.path.abspath(path)
+        self._lasting = lasting
 
     def probe(self) -> None:
-        """Write a file and remove it."""
-        probe = self.target(f".probe-{os.getpid()}")
+        """Make the folder, and write a file without a name: nothing is left of it, whatever happens."""
         with self.writing(""):
-            os.makedirs(self.path, exist_ok=True)
-            with open(probe, "w") as file:
-                file.write("ok")
-            os.remove(probe)
+            if not os.path.isdir(self.path):
+                there = next(str(folder) for folder in Path(self.path).parents if folder.is_dir())
+                os.makedirs(self.path, exist_ok=True)
+                _flush_folders(os.path.dirname(self.path), there)
+            with tempfile.TemporaryFile(dir=self.path) as file:
+                file.write(b"ok")
+                file.flush()
 
     def free_bytes(self) -> int | None:
         """Free bytes of the disk."""
@@ -149,21 +170,23 @@ class FolderPlace:
     def replace(self, name: str, text: str) -> None:
         """By a rename, once the text is on the disk."""
         path = self.target(name)
-        partial = f"{path}.partial"
+        partial = f"{path}{_new_suffix()}"
         with self.writing(name):
+            file = create(partial)
             try:
-                with open(partial, "w", encoding="utf-8") as file:
+                with file:
                     file.write(text)
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(partial, path)
-            except OSError:
-                _remove_file(partial)
+            except BaseException:
+                remove_file(partial)
                 raise
+            flush(os.path.dirname(path))
 
     def take(self, name: str) -> bool:
         """Whether the file was there."""
-        return _remove_file(self.target(name))
+        return remove_file(self.target(name))
 
     def target(self, name: str) -> str:
         """The path."""
@@ -179,10 +202,11 @@ class FolderPlace:
         try:
             yield
         except OSError as error:
-            raise type(error)(error.errno, f"cannot be written: {error.strerror}", self.target(name)) from error
+            said = f"cannot be written: {error.strerror or error}"
+            raise type(error)(error.errno, said, self.target(name)) from error
 
     def publish(self, name: str, write: Callable[[Any], None]) -> None:
-        """By a rename.
+        """By a rename, once the tree is on the disk.
 
         Raises
         ------
@@ -190,29 +214,52 @@ class FolderPlace:
             Naming the path, for example when the disk is full; nothing of the tree is left then.
         """
         path = self.target(name)
-        partial = f"{path}.{uuid.uuid4().hex[:8]}.partial"
+        partial = f"{path}{_new_suffix()}"
         with self.writing(name):
             try:
                 write(partial)
+                if self._lasting:
+                    flush_tree(partial)
                 os.rename(partial, path)
-            except OSError:
+            except BaseException as error:
                 shutil.rmtree(partial, ignore_errors=True)
-                if not os.path.exists(path):  # else another run of the same task was faster; it wrote the same bytes
+                # Where it is there, another run of the same task was faster; it wrote the same bytes.
+                if not isinstance(error, OSError) or not os.path.exists(path):
                     raise
+            if self._lasting:
+                _flush_folders(os.path.dirname(path), self.path)
+
+    def keep(self, name: str) -> None:
+        """When it is on the disk."""
+        if self._lasting:
+            flush(self.target(name))
+
+    def entries(self) -> list[str]:
+        """Names of the files and folders."""
+        return sorted(os.listdir(self.path)) if os.path.isdir(self.path) else []
 
     def children(self, name: str) -> list[str]:
-        """Names of the folders in one."""
+        """Names of the folders in one; links are none."""
         folder = self.target(name)
-        return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()) if os.path.isdir(folder) else []
+        if not os.path.isdir(folder):
+            return []
+        return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
 
-    def remove(self, name: str) -> None:
-        """Remove a folder."""
-        shutil.rmtree(self.target(name), ignore_errors=True)
+    def remove(self, name: str, known: re.Pattern[str] | None = None) -> None:
+        """Remove a folder as far as that is possible; links are not followed."""
+        remove_tree(self.target(name), known)
 
 
-def _remove_file(path: str) -> bool:
-    try:
-        os.remove(path)
-    except FileNotFoundError:
-        return False
-    return True
+def _flush_folders(folder: str, top: str) -> None:
+    """Let the names in a folder last, and those that lead to it from `top`."""
+    while True:
+        with suppress(PermissionError):  # a folder that may be entered and not read
+            flush(folder)
+        if folder in (top, os.path.dirname(folder)):
+            return
+        folder = os.path.dirname(folder)
+
+
+def _new_suffix() -> str:
+    """The end of a name that nobody can know beforehand, in the form of `PARTIAL`."""
+    return f".{secrets.token_hex(8)}.partial"

@@ -1,25 +1,35 @@
 """Trees that replace each other whole, where nothing else may be lost: what is replaced must be of the same kind.
 
-In a folder a tree appears by a rename, and the old one stays until then; a process that is killed on the way leaves the
-one or the other. An object store has no renames: there the mark of the tree is removed first and written last, so that
-what is half written is never read. May import: store.
+In a folder the old and the new tree exchange their names at once, when the new one is on the disk: there is one or the
+other at any moment, whoever is killed and however many processes write. Where the disk cannot do that, the old one is
+moved aside first, and read from there in between. An object store has no renames: there the mark of the tree is removed
+first and written last, so that what is half written is never read. May import: store.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
-import shutil
-import uuid
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
+from vmfa_dask.store.disk import flush, flush_tree, remove_tree, swap
 from vmfa_dask.store.objects import ObjectPlace, is_object_store, zarr_target
-from vmfa_dask.store.places import place_at
+from vmfa_dask.store.places import FolderPlace, place_at
+from vmfa_dask.store.scratch import owned_folder, owned_folders, remove_orphans
 
 MARK = "zarr.json"
-_ASIDE = ".replaced"
+# In the folder of a process that writes beside a tree: what it writes, and what it has moved aside.
+_NEW, _OLD, _GONE = "new", "old", "gone"
+_SUFFIX = ".partial"
+# What a rename says where something is in the way by now.
+_TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
+# Each time another process has replaced the tree meanwhile.
+_MOST_READS = 100
+Result = TypeVar("Result")
 
 
 def replace_tree(
@@ -30,7 +40,7 @@ def replace_tree(
     Parameters
     ----------
     path : absolute path, or URL of an object store
-    overwrite : replace a tree of the same kind
+    overwrite : replace a tree of the same kind; of several processes that do so at once, the last one stays
     is_marked : whether attributes of a group are those of such a tree, complete or begun
     known : names of the files of such a tree, relative to it
 
@@ -38,50 +48,140 @@ def replace_tree(
     ------
     FileExistsError
         When something is there, and `overwrite` is not set or it is something else; nothing has changed then.
+    OSError
+        Naming the path, where it cannot be written; nothing has changed then.
     ValueError
         For URLs of other services.
     """
     place = place_at(path)
     if isinstance(place, ObjectPlace):
         _replace_objects(place, overwrite, write, is_marked, known)
-    else:
-        _replace_folder(path, overwrite, write, is_marked, known)
+        return
+
+    def check(there: str) -> None:
+        found = read_whole(there, lambda at: (os.path.lexists(at), _text_of(at), _files_of(at)), current=str)
+        if found[0]:
+            _refuse_others(path, overwrite, *found[1:], is_marked, known)
+
+    _replace_folder(FolderPlace(path), write, check)
 
 
 def current(path: str) -> str:
-    """Where the tree of a folder is: beside its place when a process was killed between the two renames."""
-    aside = path + _ASIDE
-    return aside if not is_object_store(path) and not os.path.lexists(path) and os.path.isdir(aside) else path
+    """Where the tree of a folder is: moved aside, while a process is between two renames or was killed there."""
+    if is_object_store(path) or os.path.lexists(path):
+        return path
+    folder, name = os.path.split(path)
+    aside = [os.path.join(found, _OLD) for found in owned_folders(folder, f"{name}.", _SUFFIX)]
+    there = [(found[2], old) for old in aside if (found := _identity(old)) is not None]
+    return max(there)[1] if there else path
 
 
-def _replace_folder(
-    path: str, overwrite: bool, write: Callable[[Any], None], is_marked: Callable[[Any], bool], known: re.Pattern[str]
-) -> None:
-    aside = path + _ASIDE
-    if os.path.lexists(aside):
-        _refuse_others(aside, True, _text_of(aside), _files_of(aside), is_marked, known)
-        if os.path.lexists(path):
-            shutil.rmtree(aside)
-        else:
-            os.rename(aside, path)
-    if os.path.lexists(path):
-        _refuse_others(path, overwrite, _text_of(path), _files_of(path), is_marked, known)
-    _remove_leftovers(path)
-    partial = f"{path}.{os.getpid()}-{uuid.uuid4().hex[:8]}.partial"
-    try:
-        write(partial)
-        if os.path.lexists(path):
-            os.rename(path, aside)
+def read_whole(path: str, read: Callable[[str], Result], current: Callable[[str], str] = current) -> Result:
+    """What ``read(place)`` gives for a tree, all of it from one and the same tree.
+
+    It is read again when another process has replaced the tree meanwhile.
+
+    Parameters
+    ----------
+    path : absolute path, or URL of an object store
+    current : where the tree of a path is
+    """
+    for _ in range(_MOST_READS):
+        place = current(path)
+        before = _identity(place)
         try:
-            os.rename(partial, path)
-        except OSError:
-            if os.path.lexists(aside):
-                os.rename(aside, path)
+            found = read(place)
+        except (OSError, ValueError, KeyError):
+            if _identity(current(path)) == before:
+                raise
+            continue
+        if _identity(current(path)) == before:
+            return found
+    return read(current(path))
+
+
+def _identity(path: str) -> tuple[int, int, int] | None:
+    """What tells a folder from one that has its name later; None where there is nothing."""
+    try:
+        about = os.lstat(path)
+    except (OSError, ValueError):
+        return None
+    return about.st_dev, about.st_ino, about.st_ctime_ns
+
+
+def _replace_folder(place: FolderPlace, write: Callable[[Any], None], check: Callable[[str], None]) -> None:
+    path = place.path
+    folder, name = os.path.split(path)
+
+    def put_back(left: str) -> None:
+        if not os.path.lexists(path) and os.path.isdir(os.path.join(left, _OLD)):
+            os.rename(os.path.join(left, _OLD), path)
+        _drop_old(left)
+
+    remove_orphans(folder, f"{name}.", _SUFFIX, put_back)
+    check(path)
+    with place.writing(""):
+        os.makedirs(folder, exist_ok=True)
+    with owned_folder(folder, f"{name}.", _SUFFIX) as own:
+        with place.writing(""):
+            write(os.path.join(own, _NEW))
+            flush_tree(os.path.join(own, _NEW))
+        while not _take_name(path, own, check):
+            pass
+        with place.writing(""):
+            flush(folder)
+        _drop_old(own)
+
+
+def _take_name(path: str, own: str, check: Callable[[str], None]) -> bool:
+    """Let a name lead to the new tree; False where another process has changed what is there just now."""
+    check(path)
+    new, old = os.path.join(own, _NEW), os.path.join(own, _OLD)
+    try:
+        if not os.path.lexists(path):
+            os.rename(new, path)
+        elif swap(new, path):
+            _keep_strangers(new, path, check)
+        else:
+            _drop_old(own)
+            os.rename(path, old)
+            _move_in(new, old, path, check)
+    except FileNotFoundError:
+        if not os.path.lexists(new):  # not the other one
             raise
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        return False
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
+        return False
+    return True
+
+
+def _drop_old(own: str) -> None:
+    """Remove what was moved aside and is replaced by now; nobody finds it in parts."""
+    with suppress(FileNotFoundError):
+        os.rename(os.path.join(own, _OLD), os.path.join(own, _GONE))
+        remove_tree(os.path.join(own, _GONE))
+
+
+def _keep_strangers(there: str, path: str, check: Callable[[str], None]) -> None:
+    """Exchange the names once more when what was replaced has become something else since it was looked at."""
+    try:
+        check(there)
+    except FileExistsError:
+        swap(there, path)
         raise
-    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _move_in(new: str, old: str, path: str, check: Callable[[str], None]) -> None:
+    """Move the new tree to where the old one was, which is back there when that fails."""
+    try:
+        check(old)
+        os.rename(new, path)
+    except BaseException:
+        if not os.path.lexists(path):
+            os.rename(old, path)
+        raise
 
 
 def _replace_objects(
@@ -146,23 +246,3 @@ def _files_of(path: str) -> list[str] | None:
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         found += [os.path.relpath(os.path.join(folder, name), path).replace(os.sep, "/") for name in [*files, *links]]
     return sorted(found)
-
-
-def _remove_leftovers(path: str) -> None:
-    """Remove what killed processes of this machine have left half written beside a tree."""
-    folder, name = os.path.split(path)
-    pattern = re.compile(re.escape(name) + r"\.(\d+)-[0-9a-f]{8}\.partial")
-    for entry in os.listdir(folder) if os.path.isdir(folder) else []:
-        found = pattern.fullmatch(entry)
-        if found and not _is_running(int(found[1])):
-            shutil.rmtree(os.path.join(folder, entry), ignore_errors=True)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

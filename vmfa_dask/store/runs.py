@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from vmfa_dask.store.places import FolderPlace, place_at
+from vmfa_dask.store.locks import held_lock
+from vmfa_dask.store.places import PARTIAL, FolderPlace, place_at
 from vmfa_dask.store.run_files import (
     CONTENTS,
     FORMAT,
@@ -29,14 +32,21 @@ from vmfa_dask.store.run_files import (
     state_of,
     written_identity,
 )
+from vmfa_dask.store.scratch import ALL_BUT_MARK, MARK, new_mark, parse_mark
 from vmfa_dask.store.strict import digest, sealed
-from vmfa_dask.store.versions import ZarrStorage
+from vmfa_dask.store.versions import FILES_OF_VERSIONS, LEFT_OF_VERSIONS, ZarrStorage
 
 RESUME = ("auto", "never", "require")
 _STOP = "stop"
 # What is compared last: it tells that data changed, and not where.
 _VAGUE = "sample"
-_VERSIONS, _EXCHANGE = "versions", "exchange-"
+_VERSIONS, _EXCHANGE, _LOCK = "versions", "exchange-", "run.lock"
+_FILES = (IDENTITY, CONTENTS, STATE, _STOP, _LOCK)
+_LEFT = re.compile(rf"({'|'.join(map(re.escape, _FILES))}){PARTIAL}|\.probe-\d+")
+_OF_EXCHANGE = re.compile(rf"{_EXCHANGE}[0-9a-f]{{8}}")
+_OF_MARK = re.compile(rf"{re.escape(MARK)}{PARTIAL}")
+# What systems put into folders by themselves.
+_OF_SYSTEMS = re.compile(r"lost\+found|\.DS_Store|\.snapshot|\.nfs[0-9a-f]+")
 __all__ = ["FORMAT", "FORMAT_VERSION", "RESUME", "RunFolder", "read_settings", "read_state", "request_stop"]
 
 
@@ -73,10 +83,12 @@ class RunFolder:
 
     Parameters
     ----------
-    path : folder, made when it does not exist, or URL
+    path : folder, made when it does not exist, or URL; what is there already must be nothing, or a run
 
     Raises
     ------
+    FileExistsError
+        When there are other files and no run, or links where a run has files of its own; nothing has changed then.
     PermissionError, OSError
         When the place cannot be written.
     RuntimeError
@@ -87,15 +99,40 @@ class RunFolder:
     def __init__(self, path: str) -> None:
         self._place = place_at(path)
         self.path = self._place.path
+        self._refuse_strangers()
         self._place.probe()
         self._lock: FileLock | None = None
         self._known: Identity | None = None
         if isinstance(self._place, FolderPlace):
-            self._lock = FileLock(self._place.target("run.lock"))
             try:
-                self._lock.acquire(timeout=0)
+                self._lock = held_lock(self._place.target(_LOCK))
             except Timeout as error:
                 raise RuntimeError(f"{self.path}: another process is working on this run") from error
+            self._remove_leftovers(self._place)
+
+    def _refuse_strangers(self) -> None:
+        """Refuse a place in which a run would lie among files of others, or would follow links."""
+        names = self._place.entries()
+        if isinstance(self._place, FolderPlace):
+            links = [name for name in (*_FILES, _VERSIONS) if os.path.islink(self._place.target(name))]
+            if links:
+                raise FileExistsError(f"{self.path}: {links[0]} is a link, expected a file or folder of the run itself")
+        known = {*_FILES, _VERSIONS}
+        patterns = (_LEFT, _OF_EXCHANGE, _OF_SYSTEMS)
+        others = [name for name in names if name not in known and not any(p.fullmatch(name) for p in patterns)]
+        if others and not {IDENTITY, STATE} & set(names):
+            raise FileExistsError(
+                f"run={self.path!r} holds other files, such as {others[0]!r}, and no run; expected a new or an empty "
+                "folder, or one that holds a run"
+            )
+
+    def _remove_leftovers(self, place: FolderPlace) -> None:
+        """Remove what killed drivers have left half written; the lock says that none is at work."""
+        for name in place.entries():
+            if _LEFT.fullmatch(name):
+                place.take(name)
+        if os.path.isdir(place.target(_VERSIONS)):
+            place.remove(_VERSIONS, LEFT_OF_VERSIONS)
 
     def release(self) -> None:
         """Let other drivers work on the run."""
@@ -125,13 +162,25 @@ class RunFolder:
     def exchange(self, name: str) -> str:
         """Path or URL for versions in work; those of earlier drivers, which were killed, are removed."""
         self.remove_exchanges()
+        if isinstance(self._place, FolderPlace):
+            with self._place.writing(f"{_EXCHANGE}{name}"):
+                os.mkdir(self._place.target(f"{_EXCHANGE}{name}"))
+        self._place.replace(f"{_EXCHANGE}{name}/{MARK}", new_mark(locked=False))
         return f"{self.path}/{_EXCHANGE}{name}"
 
     def remove_exchanges(self) -> None:
-        """Remove all versions in work; none belongs to another driver that lives."""
-        for left in self._place.children(""):
-            if left.startswith(_EXCHANGE):
-                self._place.remove(left)
+        """Remove all versions in work, with their marks at last; none belongs to another driver that lives."""
+        for left in filter(_OF_EXCHANGE.fullmatch, self._place.children("")):
+            if self._is_marked(left):
+                self._place.remove(left, ALL_BUT_MARK)
+                self._place.take(f"{left}/{MARK}")
+            self._place.remove(left, _OF_MARK)  # goes where nothing else is left in it
+
+    def _is_marked(self, exchange: str) -> bool:
+        try:
+            return parse_mark(self._place.read(f"{exchange}/{MARK}")) is not None
+        except ValueError:  # no file, or no text
+            return False
 
     def begin(
         self,
@@ -167,7 +216,7 @@ class RunFolder:
         if known is None:
             if resume == "require":
                 raise FileNotFoundError(f"{self.path}: no run is stored there, and resume='require'")
-            self._place.remove(_VERSIONS)  # of a run that ended before it had a state
+            self._place.remove(_VERSIONS, FILES_OF_VERSIONS)  # of a run that ended before it had a state
             self._replace(CONTENTS, recognize(None))
             self._known = Identity(identity, FORMAT_VERSION, digest(identity))
             self._replace(IDENTITY, written_identity(self._known))
@@ -189,7 +238,7 @@ class RunFolder:
         driver may be at work on the first state just now.
         """
         known = self.identity()
-        empty = known is not None and self._lock is not None and self._place.read(STATE) is None
+        empty = known is not None and isinstance(self._place, FolderPlace) and self._place.read(STATE) is None
         return None if empty else known
 
     def give_up(self) -> None:
@@ -197,6 +246,8 @@ class RunFolder:
         if self._place.read(STATE) is None:
             self._place.take(IDENTITY)
             self._place.take(CONTENTS)
+            if isinstance(self._place, FolderPlace):  # elsewhere another driver may have written them
+                self._place.remove(_VERSIONS, FILES_OF_VERSIONS)
 
     def identity(self) -> dict[str, Any] | None:
         """What the run in this folder is, as it was begun; None where there is none.

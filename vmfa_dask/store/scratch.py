@@ -2,7 +2,8 @@
 
 A folder carries a mark that says which process of which machine made it, and a lock that this process holds while it
 lives. Nothing else is ever removed: no folder without the mark, of another user, of another machine, or of a process
-that may live. May import: filelock, store.
+that may live. (A process that is killed before the mark is written, or while it removes its folder, leaves one with
+nothing in it but these two; its name ends in the number of the process.) May import: filelock, store.
 """
 
 from __future__ import annotations
@@ -11,23 +12,29 @@ import json
 import logging
 import os
 import platform
-import shutil
+import re
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
+from vmfa_dask.store.disk import remove_tree
+from vmfa_dask.store.locks import held_lock
 from vmfa_dask.store.strict import as_json, as_text, read_regular
 
 logger = logging.getLogger("vmfa_dask")
 
 _PREFIX = "vmfa-"
-_MARK, _LOCK = "scratch.json", "scratch.lock"
+MARK, _LOCK = "scratch.json", "scratch.lock"
 _FORMAT = "vmfa_dask.scratch"
 _MOST_BYTES = 2**16  # of a mark
+# What is removed last, so that a folder that is removed in part is known for what it is.
+ALL_BUT_MARK = re.compile(rf"(?!({re.escape(MARK)}|{re.escape(_LOCK)})$).*", re.DOTALL)
+_SKELETON = {_LOCK, f"{MARK}.partial"}
 
 
 @contextmanager
@@ -45,19 +52,55 @@ def scratch_folder(name: str, parent: str | None = None) -> Iterator[str]:
         Naming `parent`, where no folder can be made in it.
     """
     parent = os.path.abspath(parent if parent is not None else tempfile.gettempdir())
-    _remove_orphans(parent)
+    remove_orphans(parent, _PREFIX)
+    with owned_folder(parent, f"{_PREFIX}{name}-") as folder:
+        yield folder
+
+
+@contextmanager
+def owned_folder(parent: str, prefix: str, suffix: str = "") -> Iterator[str]:
+    """A new folder that only this user can enter, for the enclosed lines.
+
+    Parameters
+    ----------
+    parent : folder in which it is made
+    prefix, suffix : how its name begins and ends; in between lie the number of this process and random letters
+
+    Raises
+    ------
+    OSError
+        Naming `parent`, where no folder can be made in it.
+    """
     try:
-        folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{name}-", dir=parent)
+        folder = tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", suffix=suffix, dir=parent)
     except OSError as error:
         raise type(error)(error.errno, f"no temporary folder can be made there: {error.strerror}", parent) from error
-    lock = _held_lock(folder)
+    lock: FileLock | None = None
     try:
+        lock = held_lock(os.path.join(folder, _LOCK))
         _write_mark(folder, locked=lock is not None)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         if lock is not None:
             lock.release()
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder, and what says whose it is last of all."""
+    remove_tree(folder, ALL_BUT_MARK)
+    for name in (MARK, _LOCK):
+        with suppress(OSError):
+            os.remove(os.path.join(folder, name))
+    remove_tree(folder)
+
+
+def owned_folders(parent: str, prefix: str, suffix: str = "") -> list[str]:
+    """Paths of what is named like a folder of `owned_folder`."""
+    pattern = re.compile(rf"{re.escape(prefix)}(.*-)?[a-z0-9_]{{8}}{re.escape(suffix)}")
+    with suppress(OSError):
+        return sorted(entry.path for entry in os.scandir(parent) if pattern.fullmatch(entry.name))
+    return []
 
 
 def in_scratch(path: str) -> bool:
@@ -65,32 +108,34 @@ def in_scratch(path: str) -> bool:
     return any(_read_mark(str(folder)) is not None for folder in Path(path).parents)
 
 
-def _held_lock(folder: str) -> FileLock | None:
-    """The lock of a new folder; None where the disk has no locks."""
-    lock = FileLock(os.path.join(folder, _LOCK), thread_local=False)
-    try:
-        lock.acquire(timeout=0)
-    except (OSError, NotImplementedError, Timeout):
-        return None
-    return lock
-
-
 def _write_mark(folder: str, locked: bool) -> None:
     """The mark appears whole, and after the lock is held."""
-    mark = {"format": _FORMAT, "locked": locked, **_owner(os.getpid())}
-    partial = os.path.join(folder, f"{_MARK}.partial")
+    partial = os.path.join(folder, f"{MARK}.partial")
     with open(partial, "x", encoding="utf-8") as file:
-        json.dump(mark, file)
-    os.replace(partial, os.path.join(folder, _MARK))
+        file.write(new_mark(locked))
+    os.replace(partial, os.path.join(folder, MARK))
+
+
+def new_mark(locked: bool) -> str:
+    """Text of a mark that says that this process made a folder."""
+    return json.dumps({"format": _FORMAT, "locked": locked, **_owner(os.getpid())})
+
+
+def parse_mark(text: str | None) -> dict[str, Any] | None:
+    """What a mark says; None where it is none."""
+    try:
+        mark = as_json(text or "", MARK)
+    except ValueError:
+        return None
+    return mark if mark.get("format") == _FORMAT else None
 
 
 def _read_mark(folder: str) -> dict[str, Any] | None:
     try:
-        content = read_regular(os.path.join(folder, _MARK), _MOST_BYTES)
-        mark = as_json(as_text(content, folder), folder) if content is not None else {}
+        content = read_regular(os.path.join(folder, MARK), _MOST_BYTES)
+        return None if content is None else parse_mark(as_text(content, folder))
     except (OSError, ValueError):
         return None
-    return mark if mark.get("format") == _FORMAT else None
 
 
 def _owner(pid: int) -> dict[str, Any]:
@@ -129,31 +174,51 @@ def _is_gone(mark: dict[str, Any], here: dict[str, Any]) -> bool:
     return known and same_numbers and _start_of(mark["pid"]) != mark["started"]
 
 
-def _remove_orphans(parent: str) -> None:
-    """Remove the folders of owners that were killed; whatever stands in the way is left for another time."""
-    with suppress(OSError):
-        found = [entry.path for entry in os.scandir(parent) if entry.name.startswith(_PREFIX)]
-        for folder in found:
-            with suppress(OSError, NotImplementedError, RuntimeError):  # what is locked, first of all
-                _remove_orphan(folder)
+def remove_orphans(
+    parent: str, prefix: str, suffix: str = "", rescue: Callable[[str], None] = lambda folder: None
+) -> None:
+    """Remove the folders of owners that were killed; whatever stands in the way is left for another time.
+
+    Parameters
+    ----------
+    parent, prefix, suffix : as for `owned_folder`
+    rescue : called with the path of a folder before it is removed
+    """
+    for folder in owned_folders(parent, prefix, suffix):
+        with suppress(OSError, NotImplementedError, RuntimeError):  # what is locked, first of all
+            _remove_orphan(folder, re.escape(suffix), rescue)
 
 
-def _remove_orphan(folder: str) -> None:
+def _remove_orphan(folder: str, suffix: str, rescue: Callable[[str], None]) -> None:
     about = os.lstat(folder)
-    own = os.path.isdir(folder) and not os.path.islink(folder) and about.st_uid == os.getuid()
-    mark, here = _read_mark(folder) if own else None, _owner(os.getpid())
-    if mark is None or not _is_of_this_machine(mark, here):
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
         return
-    if mark.get("locked"):
+    mark, here = _read_mark(folder), _owner(os.getpid())
+    if mark is None:
+        _remove_skeleton(folder, suffix)
+    elif not _is_of_this_machine(mark, here):
+        return
+    elif mark.get("locked"):
         with FileLock(os.path.join(folder, _LOCK), timeout=0, thread_local=False):
-            _remove(folder)
+            _remove_found(folder, rescue)
     elif _is_gone(mark, here):
-        _remove(folder)
+        _remove_found(folder, rescue)
 
 
-def _remove(folder: str) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+def _remove_found(folder: str, rescue: Callable[[str], None]) -> None:
+    rescue(folder)
+    _remove(folder)
     logger.info("removed %s, which a process that was killed had left", folder)
+
+
+def _remove_skeleton(folder: str, suffix: str) -> None:
+    """Remove a folder with nothing in it, whose process was killed before it could say that it is its own."""
+    found = re.search(rf"[.-](\d+)-[a-z0-9_]{{8}}{suffix}$", folder)
+    tells = _start_of(os.getpid()) is not None  # whether this system says which processes there are
+    if found and tells and _start_of(int(found[1])) is None and set(os.listdir(folder)) <= _SKELETON:
+        for name in os.listdir(folder):
+            os.remove(os.path.join(folder, name))
+        os.rmdir(folder)
 
 
 def _text(path: str) -> str | None:

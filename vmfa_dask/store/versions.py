@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from zarr.errors import ContainsGroupError
 
 from vmfa_dask.store.arrays import describe, read_array, read_group, write_array
-from vmfa_dask.store.places import Place
+from vmfa_dask.store.places import PARTIAL, Place
 from vmfa_dask.store.strict import digest
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -29,6 +30,15 @@ _DIMENSIONS = {
     "neighbors": ("component", "neighbor"),
     "components": ("row", "kept"),
 }
+
+_NUMBER = re.compile(r"\d{6}")
+# Files of a block, those of a version, and those of all versions; names that end in a slash are folders.
+_BLOCK = rf"(zarr\.json|[^/]+/(zarr\.json|c(/\d+)*/?)?|(.*/)?[^/]+{PARTIAL})?"
+_VERSION = rf"(zarr\.json|[^/]+{PARTIAL}|\d{{5}}({PARTIAL})?/{_BLOCK})?"
+_FILES_OF_VERSION = re.compile(_VERSION)
+FILES_OF_VERSIONS = re.compile(rf"zarr\.json|[^/]+{PARTIAL}|[^/]+/(zarr\.json|[^/]+{PARTIAL}|\d{{6}}/{_VERSION})?")
+# What killed processes have left of them half written.
+LEFT_OF_VERSIONS = re.compile(rf"([^/]+/)?(\d{{6}}/)?[^/]+{PARTIAL}|[^/]+/\d{{6}}/\d{{5}}{PARTIAL}/.*")
 
 
 def block_name(kind: str, version: int, block: int) -> str:
@@ -109,12 +119,14 @@ class ZarrStorage(Versions):
             if read_group(self.place, name) is None:
                 with self.place.writing(name), suppress(ContainsGroupError):  # another task made it just now
                     zarr.open_group(self.place.target(name), mode="a", zarr_format=3)
+            with self.place.writing(name):
+                self.place.keep(f"{name}/zarr.json" if name else "zarr.json")
             self._groups.add(name)
         super().write(kind, version, block, arrays)
 
     def discard(self, kind: str, version: int) -> None:
-        """Remove a version with its group."""
-        super().discard(kind, version)
+        """Remove a version with its group, and no files of others."""
+        self.place.remove(self._version(kind, version), _FILES_OF_VERSION)
         self._groups.discard(self._version(kind, version))
 
     def _write(self, kind: str, target: Any, arrays: Arrays) -> None:
@@ -140,5 +152,5 @@ class ZarrStorage(Versions):
         wanted = {(kind, f"{version:06d}") for kind, version in needed}
         for kind in {kind for kind, _ in wanted}:
             for version in self.place.children(kind):
-                if (kind, version) not in wanted and version.isdecimal():
+                if _NUMBER.fullmatch(version) and (kind, version) not in wanted:
                     self.discard(kind, int(version))
