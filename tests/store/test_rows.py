@@ -154,9 +154,10 @@ def test_storage_of_versions(tmp_path: Path) -> None:
 
 def test_versions_are_written_once_and_whole(tmp_path: Path) -> None:
     storage = ZarrStorage(FolderPlace(str(tmp_path / "run")))
+    neighbors = np.arange(1000, dtype=np.int32).reshape(100, 10)
     with ThreadPoolExecutor(6) as pool:  # the same task, running several times at once
-        list(pool.map(lambda _: storage.write("graph", 0, 0, {"neighbors": np.arange(1000)}), range(6)))
-    np.testing.assert_array_equal(storage.read("graph", 0, 0)["neighbors"], np.arange(1000))
-    storage.write("graph", 0, 0, {"neighbors": np.zeros(1000, int)})
-    np.testing.assert_array_equal(storage.read("graph", 0, 0)["neighbors"], np.arange(1000))
+        list(pool.map(lambda _: storage.write("graph", 0, 0, {"neighbors": neighbors}), range(6)))
+    np.testing.assert_array_equal(storage.read("graph", 0, 0)["neighbors"], neighbors)
+    storage.write("graph", 0, 0, {"neighbors": np.zeros_like(neighbors)})
+    np.testing.assert_array_equal(storage.read("graph", 0, 0)["neighbors"], neighbors)
     assert [path.name for path in (tmp_path / "run" / "graph" / "000000").iterdir() if path.is_dir()] == ["00000"]

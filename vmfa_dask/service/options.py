@@ -13,12 +13,13 @@ from typing import Any
 
 from vmfa_dask.cluster.units import bytes_of, seconds_of
 from vmfa_dask.em.numbers import plain
+from vmfa_dask.em.plan import MOST_ASKED_GROUPS
 from vmfa_dask.store.objects import is_object_store
 from vmfa_dask.store.places import locate, place_at
 from vmfa_dask.store.runs import RESUME
 
 # What nobody means: a slip of the keyboard, or another unit.
-_MOST = {"n_groups": 100_000, "threads": 4096}
+_MOST = {"n_groups": MOST_ASKED_GROUPS, "threads": 4096}
 _MOST_BYTES = 2**60
 _MOST_SECONDS = 366 * 86_400.0
 
