@@ -80,4 +80,5 @@ def _first_shape(plan: Plan) -> tuple[int, ...]:
                 if frame.pixels is not None:
                     return frame.pixels.shape
                 first = first or f"the first is {entry.name!r}: {frame.reason}"
-    raise ValueError(f"no image could be read from {len(plan.sources)} source(s); {first or 'they hold no files'}")
+    where = f"{plan.sources[0].path}" + (f" and {n - 1} more sources" if (n := len(plan.sources)) > 1 else "")
+    raise ValueError(f"no image could be read from {where}; {first or 'no files are in there'}")
