@@ -45,6 +45,10 @@ class KeptRun:
     begun : the state that was found there, if any
     settings, plan : the run
     share : part of the time of the run that keeping it may take; 1 keeps every state
+
+    Attributes
+    ----------
+    n_kept : passes up to which the run is kept; None where nothing is
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class KeptRun:
         self._durable = folder.versions()
         self._working: Storage = self._durable
         self._latest: RunState | None = None
+        self.n_kept: int | None = None
         # The first state is kept at once: seeding can take as long as many passes.
         self._patience, self._last, self._cost = 1.0 / share - 1.0, time.monotonic(), 0.0
 
@@ -74,6 +79,7 @@ class KeptRun:
             return None
         state = state_from(self.path, self._begun.values)
         self._copy(state, self._durable, working, self._begun.versions)
+        self.n_kept = len(state.records)
         return state.reopened(self._settings)
 
     def keep(self, state: RunState) -> None:
@@ -100,7 +106,7 @@ class KeptRun:
             return
         versions = self._copy(state, self._working, self._durable)
         self._folder.write_state(state.as_dict(), versions)
-        self._latest = None
+        self._latest, self.n_kept = None, len(state.records)
         self._durable.keep_only(state.needed())
         self._last = time.monotonic()
         self._cost = self._last - begin
@@ -223,8 +229,11 @@ def kept_run(
             logger.info("%s: going on after %d passes", folder.path, len(state_from(folder.path, begun.values).records))
         try:
             yield KeptRun(folder, begun, settings, plan, options.checkpoint_share), plan
-        except BaseException:
-            folder.give_up()
+        except BaseException as error:
+            try:
+                folder.give_up()
+            except OSError as left:  # what ended the run matters more
+                error.add_note(f"{folder.path}: what was begun there could not be removed: {left}")
             raise
     finally:
         folder.release()
