@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -228,36 +231,33 @@ def change_version(version: str) -> None:
     context._made_by_tasks.clear()
 
 
-def hide(version: str, name: str) -> None:
-    """Another version that lacks a module which tasks of this one need."""
-    import sys
+def test_a_real_worker_of_another_version_ends_a_run_with_a_table(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not even read a task: Dask loses it over each one, and its nanny brings it back."""
+    package = tmp_path / "vmfa_dask"
+    package.mkdir()
+    (package / "__init__.py").write_text("__version__ = '0.0.9'")
+    look, late = WorkerWatch.look, list[subprocess.Popen[bytes]]()
+    with local_cluster(1, silence_logs=logging.CRITICAL) as cluster, Client(cluster, set_as_default=False) as client:
+        command = [sys.executable, "-m", "dask", "worker", cluster.scheduler_address, "--host", "127.0.0.1"]
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
 
-    change_version(version)
-    sys.modules[name] = None  # type: ignore[assignment]
+        def come_and_look(watch: WorkerWatch) -> None:
+            if not late:
+                late.append(subprocess.Popen([*command, "--no-dashboard"], cwd=tmp_path, env=environment, **quiet))
+                client.wait_for_workers(2, timeout=60)
+            look(watch)
 
-
-def show_again(version: str, name: str) -> None:
-    import importlib
-    import sys
-
-    change_version(version)
-    del sys.modules[name]
-    importlib.import_module(name)
-
-
-def test_a_task_that_a_worker_cannot_read_is_explained(own: Client, store: str) -> None:
-    worker, module = workers_of(own)[0], "vmfa_dask.cluster.conditions"
-
-    def report(record: IterationRecord) -> None:
-        if record.iteration == 2:
-            own.run(hide, "0.0.1", module, workers=[worker])
-
-    try:
-        with pytest.raises(RuntimeError, match=rf"same version of vmfa_dask(.|\n)*0\.0\.1 on worker {worker}"):
-            fit_distributed(store, client=own, progress=report, **{**OPTIONS, "max_iter": 10**5})
-    finally:
-        own.run(show_again, version_here(), module, workers=[worker])
-    assert parameters(fit_distributed(store, client=own, **OPTIONS).model)
+        monkeypatch.setattr(WorkerWatch, "look", come_and_look)
+        try:
+            with pytest.raises(RuntimeError, match=r"same version of vmfa_dask(.|\n)* 0\.0\.9 on worker tcp://"):
+                fit_distributed(store, client=client, **OPTIONS)
+        finally:
+            for process in late:
+                process.terminate()
+                process.wait(30)
 
 
 @pytest.mark.parametrize("error", [MemoryError, PermissionError])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from distributed import CancelledError, Client, Future
+from distributed import CancelledError, Client, Future, as_completed
 from distributed.comm.core import CommClosedError
 
 from vmfa_dask.cluster.context import RunReference, run_task
@@ -71,6 +71,11 @@ class DaskExecutor:
         """
         try:
             with naming_a_lost_scheduler(self._client), self._pauses:
+                # Not `gather` alone: what it waits with is left behind when it is interrupted or one task fails, and
+                # the end of the other tasks then fills the log.
+                for future in as_completed(handles, loop=self._client.loop):
+                    if future.status != "finished":
+                        self._client.gather([future])  # raises
                 return list(self._client.gather(list(handles)))
         except (CancelledError, SchedulerLost):
             raise

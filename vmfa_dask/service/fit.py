@@ -9,6 +9,7 @@ from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.cluster.arrays import is_lazy
 from vmfa_dask.cluster.clients import connected
 from vmfa_dask.cluster.drivers import start_driver
+from vmfa_dask.cluster.interrupts import left_to_the_driver
 from vmfa_dask.cluster.warmup import warm_up
 from vmfa_dask.em.advice import Advice
 from vmfa_dask.em.context import RunContext
@@ -120,13 +121,15 @@ def fit_distributed(
     ------
     SchedulerLost
         When the scheduler went away; the message says where the run stands and how to go on.
-    SystemExit
-        When a signal asked for the end of the process (SIGTERM, SIGHUP), in the main thread and where nothing else is
-        set for it: the last complete pass is kept, and what the fit has put into `scratch` is removed.
+    KeyboardInterrupt, SystemExit
+        At Ctrl-C, and when a signal asked for the end of the process (SIGTERM, SIGHUP), in the main thread and where
+        nothing else is set for it: the last complete pass is kept, and what the fit has put into `scratch` is removed.
+        The message (of SIGTERM, in the log) says what is kept or lost; a note of other errors says so too.
     TypeError
         When `data`, `start` or `client` is none of what is expected; for an asynchronous client.
     RuntimeError
-        When workers have another version of this package.
+        When workers have another version of this package, or vectors of different widths; also later, for workers
+        that have come.
     ValueError
         For settings and data that cannot be trained; the message names argument or chunk, what was found, what is
         expected. Raised before any task where that is possible.
@@ -154,7 +157,7 @@ def fit_distributed(
     if options.detach and (options.run is None or progress is not None or not in_a_store(data)):
         raise ValueError("detach=True: expected run=folder, data in a Zarr store, and no progress function")
     begin = given_start(start)
-    with ending_by_signals(), connected(client) as connection:
+    with ending_by_signals(), connected(client) as connection, left_to_the_driver(connection.client):
         client = connection.client
         if is_lazy(data):  # its workers write it first
             workers_for(client, options)
