@@ -20,6 +20,7 @@ from vmfa_dask import IterationRecord, fit_distributed, fit_local
 from vmfa_dask.cluster.conditions import Conditions, check_processors
 from vmfa_dask.cluster.versions import version_here
 from vmfa_dask.cluster.watch import WorkerWatch
+from vmfa_dask.cluster.workers import ask
 from vmfa_dask.em.processor import Processor, how_to_agree, this_processor
 from vmfa_dask.kernels.vector import _vector_unit
 from vmfa_dask.store.rows import ZarrRows
@@ -262,12 +263,10 @@ def test_a_real_worker_of_another_version_ends_a_run_with_a_table(
 
 @pytest.mark.parametrize("error", [MemoryError, PermissionError])
 def test_errors_of_a_question_are_raised_as_they_are(own: Client, error: type[Exception]) -> None:
-    from vmfa_dask.cluster.workers import ask
-
     worker = workers_of(own)[1]
 
-    def fail(error: type[Exception], worker: str) -> int:
-        if get_worker().address == worker:
+    def fail(error: type[Exception], worker: str, dask_worker: Any) -> int:
+        if dask_worker.address == worker:
             raise error("it")
         return 1
 

@@ -207,10 +207,8 @@ def _try(kept: KeptRun) -> None:
 
 
 def test_an_end_before_any_work_is_a_sentence_too(caplog: pytest.LogCaptureFixture) -> None:
-    with (
-        pytest.raises(KeyboardInterrupt, match=r"^the fit was interrupted before the first pass: no work is lost$") as e,
-        ending_by_signals(),
-    ):
+    said = r"^the fit was interrupted before the first pass: no work is lost$"
+    with pytest.raises(KeyboardInterrupt, match=said) as e, ending_by_signals():
         raise KeyboardInterrupt
     assert e.value.__suppress_context__
     with pytest.raises(KeyboardInterrupt, match=r"^mine$"), ending_by_signals():

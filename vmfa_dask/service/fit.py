@@ -15,6 +15,7 @@ from vmfa_dask.em.advice import Advice
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.plan import projected_bytes
+from vmfa_dask.em.processor import this_processor
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.start import Start
 from vmfa_dask.em.storage import MemoryStorage
@@ -167,6 +168,8 @@ def fit_distributed(
             with kept_run(options, numbers, rows, begin) as (kept, plan):
                 projection = projected_bytes(rows, numbers, plan)
                 cluster = check_cluster(client, projection, options, Advice(rows, numbers, plan, options.n_groups))
+                if kept is not None and not options.detach:
+                    kept.note_processor(cluster.processor)
                 if kept is None or not options.detach:
                     with executor_on(cluster, rows, numbers, plan, kept) as executor:
 
@@ -231,6 +234,8 @@ def fit_local(
             rows.cache_bytes = _LOCAL_CACHE_BYTES if options.cache_bytes is None else options.cache_bytes
             rows.use_threads(cores.n_threads)
         with kept_run(options, numbers, rows, begin) as (kept, plan):
+            if kept is not None:
+                kept.note_processor(this_processor())
             warm_up(numbers, rows.dtype)
             context = RunContext(rows, numbers, plan, MemoryStorage(), cores)
             begun = (SerialExecutor(context), whole_start(begin), rows.feature_shape)
