@@ -53,9 +53,10 @@ def report(outcomes: list[scenes.Outcome], seed: int) -> str:
     lines = [
         f"# Kills, {date.today():%Y-%m-%d}",
         "",
-        f"`make chaos` with seed {seed} on {os.cpu_count()} cores, {platform.machine()}: `kill -9` at random moments",
-        "of a fit of 30,000 × 24 rows (C = 40, H = 3, fifteen passes, twelve groups). A fit counts as equal when every",
-        "parameter has the bytes of an undisturbed serial run. Every wait was bounded; none ran out.",
+        f"`make chaos` with seed {seed} on {os.cpu_count()} cores, {platform.machine()}: SIGKILL, or for",
+        "workers and drivers SIGTERM, at random moments of a fit of 30,000 × 24 rows (C = 40, H = 3, fifteen passes,",
+        "twelve groups). A fit counts as equal when every parameter has the bytes of an undisturbed serial run. Every",
+        "wait was bounded; none ran out.",
         "",
         "| scene | kills | fits that ended | equal to the undisturbed one |",
         "|---|---|---|---|",

@@ -24,6 +24,8 @@ from vmfa_dask import IterationRecord, fit_distributed
 # A driver starts, connects and loads its kernels in a few seconds; the bound is for a hang, not for speed.
 PATIENCE_SECONDS = 180.0
 MOST_KILLS_PER_FIT = 10
+# What ends a process: the kernel that needs memory, and a batch system whose time is up.
+ENDS = (signal.SIGKILL, signal.SIGTERM)
 # A LocalCluster looks a while after the loss of a worker (15 s) whether there is a new one under its name, and gives
 # the name up for good when that one has just been killed as well.
 PATIENT_CLUSTER = {"distributed.deploy.lost-worker-timeout": "1h"}
@@ -105,7 +107,7 @@ def _kill_at_random(
         together = len(alive) if number % 5 == 4 and killed[0] == 0 else 1
         for process in rng.sample(alive, min(together, len(alive), n_kills - killed[0])):
             try:
-                os.kill(process.pid, signal.SIGKILL)
+                os.kill(process.pid, rng.choice(ENDS))
             except (ProcessLookupError, TypeError):
                 continue
             killed[0] += 1
@@ -123,10 +125,21 @@ def kill_drivers(
                 driver = Driver(workers.scheduler_address, store, run)
                 driver.wait_for("ready", PATIENCE_SECONDS)
                 time.sleep(rng.uniform(0.0, 1.5))
-                driver.kill()
-                outcome.kills += 1
+                _end(outcome, driver, rng.choice(ENDS))
             _finish(outcome, workers.scheduler_address, store, run, expected)
     return outcome
+
+
+def _end(outcome: Outcome, driver: Driver, number: int) -> None:
+    """End a driver: at once, or as a batch system does, after which it has left by itself."""
+    try:
+        driver.process.send_signal(number)
+        status = driver.process.wait(PATIENCE_SECONDS)
+        if number == signal.SIGTERM and status not in (128 + number, -number, 0):
+            outcome.notes.append(f"a driver that got SIGTERM left with {status}")
+        outcome.kills += 1
+    finally:
+        driver.kill()
 
 
 def _finish(outcome: Outcome, address: str, store: str, run: str, expected: str) -> None:

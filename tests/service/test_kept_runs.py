@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from tests.kept import as_format_1
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import IterationRecord, fit_distributed, fit_local
 from vmfa_dask.em import plan
+from vmfa_dask.em.processor import this_processor
 
 ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")
 OPTIONS: dict[str, Any] = {
@@ -202,3 +206,20 @@ def test_killed_workers_change_nothing(tmp_path: Path) -> None:
         fit = fit_distributed(store, client=client, **OPTIONS, max_iter=6, progress=kill_one)
     assert killed == [0, 3, 6]
     assert parameters(fit.model) == parameters(fit_local(store, **OPTIONS, max_iter=6).model)
+
+
+def test_a_run_that_goes_on_with_another_processor_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows, run = draw(make_mixture(3, 6, 1), 300, dtype="float32"), tmp_path / "run"
+    fit: Any = partial(fit_local, rows, n_components=3, n_factors=1, run=run, tol=0.0)
+    with caplog.at_level(logging.WARNING, logger="vmfa_dask"):
+        fit(max_iter=1)
+        fit(max_iter=2)
+        assert "goes on with" not in caplog.text
+        narrow = replace(this_processor(), vector_bits=64)
+        monkeypatch.setattr("vmfa_dask.service.fit.this_processor", lambda: narrow)
+        fit(max_iter=3)
+        assert caplog.text.count("its results may differ in their last bits") == 1
+        fit(max_iter=4)
+        assert caplog.text.count("goes on with") == 1

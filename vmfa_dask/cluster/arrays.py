@@ -1,6 +1,6 @@
 """Rows as workers find them: stores that all of them must see, Dask arrays that they write to one.
 
-May import: store, distributed, dask.
+May import: store, cluster, distributed, dask.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from dask.base import is_dask_collection
 from distributed import Client
 
+from vmfa_dask.cluster.workers import ask
 from vmfa_dask.store.opening import open_array
 from vmfa_dask.store.rows import ZarrRows
 
@@ -21,6 +22,8 @@ def _found_at(url: str, name: str | None) -> tuple[str, str]:
     """Shape and dtype of the array that this process finds, or why it finds none."""
     try:
         array = open_array(url, name)
+    except MemoryError:
+        raise
     except Exception as error:
         return "", f"{type(error).__name__}: {error}"
     return f"{array.shape} {array.dtype}", ""
@@ -34,8 +37,10 @@ def check_visible(client: Client, rows: ZarrRows) -> None:
     FileNotFoundError
         Naming the workers, and what they find.
     """
-    here, _ = _found_at(rows.url, rows.name)
-    found = client.run(_found_at, rows.url, rows.name, on_error="ignore")  # a worker that dies just now has no say
+    here, error = _found_at(rows.url, rows.name)
+    if not here:
+        raise FileNotFoundError(f"{rows.label}: not found any more: {error}")
+    found = ask(client, _found_at, rows.url, rows.name)
     blind = sorted(worker for worker, (there, _) in found.items() if there != here)
     if blind:
         there, error = found[blind[0]]

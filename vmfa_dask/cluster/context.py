@@ -16,6 +16,7 @@ from typing import Any
 
 from distributed import CancelledError, Client, TimeoutError, Worker, get_worker
 
+from vmfa_dask.cluster.conditions import Conditions
 from vmfa_dask.cluster.leases import watch_leases
 from vmfa_dask.cluster.queues import go_where_nothing_waits
 from vmfa_dask.cluster.warmup import warm_up
@@ -51,6 +52,7 @@ class RunReference:
     cache_bytes: int
     threads: int | None
     origin: Origin | None = None
+    conditions: Conditions | None = None
 
 
 def register(reference: RunReference, context: RunContext) -> None:
@@ -101,10 +103,16 @@ def context_of(reference: RunReference) -> RunContext:
             f"run {reference.run} lives in the memory of its driver, and this worker "
             f"({get_worker().address}) is another process"
         )
+    conditions, cache_bytes = reference.conditions, reference.cache_bytes
+    if conditions is not None:  # this worker may have come during the run
+        room = conditions.check_worker(reference.folder)
+        cache_bytes = cache_bytes if room is None else min(cache_bytes, room)
     try:
-        rows = ZarrRows(reference.url, reference.array, reference.cache_bytes, reference.missing, reference.origin)
+        rows = ZarrRows(reference.url, reference.array, cache_bytes, reference.missing, reference.origin)
     except FileNotFoundError as error:  # on a worker that has come during the run: the others were asked before
         raise FileNotFoundError(f"worker {get_worker().address}: {error}") from error
+    if conditions is not None:
+        conditions.check_rows(rows)
     threads = reference.threads or threads_of_process(get_worker().scheduler.address)
     cores = Cores(threads, go_where_nothing_waits)
     rows.use_threads(cores.n_threads)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from distributed import CancelledError, Client, Future
+from distributed import CancelledError, Client, Future, as_completed
 from distributed.comm.core import CommClosedError
 
 from vmfa_dask.cluster.context import RunReference, run_task
 from vmfa_dask.cluster.leases import take_lease
 from vmfa_dask.cluster.pauses import PauseWatch
-from vmfa_dask.cluster.workers import WorkerWatch, check_connection, naming_a_lost_scheduler
+from vmfa_dask.cluster.watch import WorkerWatch
+from vmfa_dask.cluster.workers import check_connection, naming_a_lost_scheduler
 from vmfa_dask.em.executor import SchedulerLost
 from vmfa_dask.em.plan import Plan
 from vmfa_dask.em.settings import Settings
@@ -70,12 +71,19 @@ class DaskExecutor:
         """
         try:
             with naming_a_lost_scheduler(self._client), self._pauses:
+                # Not `gather` alone: what it waits with is left behind when it is interrupted or one task fails, and
+                # the end of the other tasks then fills the log.
+                for future in as_completed(handles, loop=self._client.loop):
+                    if future.status != "finished":
+                        self._client.gather([future])  # raises
                 return list(self._client.gather(list(handles)))
         except (CancelledError, SchedulerLost):
             raise
-        except BaseException:
+        except BaseException as error:
             # All that is alive, not these handles alone: the error's traceback holds the frames that hold the others.
             self._client.cancel(list(self._depths), force=True)
+            if isinstance(error, Exception):
+                self._watch.explain(error)
             raise
 
     def announce(self, values: dict[str, Any]) -> None:

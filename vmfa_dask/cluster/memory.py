@@ -47,3 +47,21 @@ def check_memory(projection: Mapping[str, int], limit: int | None, advise: Calla
             f"{math.ceil(total / _USABLE / 2**20)} MiB"
         )
     return int((_USABLE * limit - total) * _CACHE_SHARE)
+
+
+def room_for_cache(total: int, limit: int | None, name: str) -> int | None:
+    """Bytes for a cache of rows in a worker that has come later; None where it has no limit.
+
+    Raises
+    ------
+    MemoryError
+        When not even the tasks of the run fit.
+    """
+    if not limit:
+        return None
+    if total > _USABLE * limit:
+        raise MemoryError(
+            f"{name} has a limit of {limit / 2**20:.0f} MiB, and the run needs {total / 2**20:.0f} MiB there, below "
+            f"{_USABLE:.0%} of the limit; give it at least {math.ceil(total / _USABLE / 2**20)} MiB"
+        )
+    return int((_USABLE * limit - total) * _CACHE_SHARE)

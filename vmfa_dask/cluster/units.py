@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dask.utils import parse_bytes, parse_timedelta
+from dask.utils import format_time, parse_bytes, parse_timedelta
 
 
 def bytes_of(text: str) -> int:
@@ -32,3 +32,8 @@ def seconds_of(text: str) -> float:
         return float(parse_timedelta(text, "s"))
     except KeyError as error:
         raise ValueError(error.args[0]) from error
+
+
+def seconds_as_text(seconds: float) -> str:
+    """A time in words, such as "12.00 s" or "3m 20s"."""
+    return str(format_time(seconds))

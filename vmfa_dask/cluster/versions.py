@@ -1,6 +1,7 @@
-"""Versions of the packages that compute: those of every worker are compared with the client's before a run.
+"""Versions of the packages that compute: those of every worker are compared with the client's before a run, and later
+those of workers that have come.
 
-May import: distributed.
+May import: distributed, cluster.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import logging
 from collections.abc import Mapping
 
 from distributed import Client
+
+from vmfa_dask.cluster.workers import ask
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +31,8 @@ def version(name, load):
     try:
         module = importlib.import_module(name) if load else sys.modules.get(name)
         return str(getattr(module, "__version__", None) or importlib.metadata.version(name))
+    except MemoryError:
+        raise
     except Exception as error:
         missing = isinstance(error, ModuleNotFoundError) and error.name == name
         return None if missing else f"broken ({type(error).__name__}: {error})"
@@ -38,7 +43,12 @@ _EXPRESSION = (
 )
 
 
-def check_versions(client: Client) -> None:
+def version_here() -> str:
+    """Version of this package in this process."""
+    return str(eval(_EXPRESSION)[PACKAGE])
+
+
+def check_versions(client: Client, warn: bool = True) -> None:
     """Compare the versions of packages on the client with those of all workers that are there now.
 
     Other versions of the other packages are allowed, and logged as one warning.
@@ -46,6 +56,7 @@ def check_versions(client: Client) -> None:
     Parameters
     ----------
     client : of the cluster; each worker is asked once, in some milliseconds
+    warn : whether to log versions of other packages that differ
 
     Raises
     ------
@@ -54,8 +65,7 @@ def check_versions(client: Client) -> None:
         table: package, version of the client, version and address of each worker that differs.
     """
     here: dict[str, str | None] = eval(_EXPRESSION)
-    # A worker that goes away meanwhile is not asked again: its loss is no question of versions.
-    there: dict[str, dict[str, str | None]] = client.run(eval, _EXPRESSION, on_error="ignore")
+    there: dict[str, dict[str, str | None]] = ask(client, eval, _EXPRESSION)
     differing = _differing(here, there)
     if not differing:
         return
@@ -64,6 +74,8 @@ def check_versions(client: Client) -> None:
             f"client and workers need the same version of {PACKAGE}, and all packages that it uses; install them, and "
             f"restart the workers:\n{_table(here, differing)}"
         )
+    if not warn:
+        return
     logger.warning(
         "client and workers have different versions of packages; a run may work, but other versions of numba or numpy "
         "can round differently, and then its results are not reproducible to the bit:\n%s",

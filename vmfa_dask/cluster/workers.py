@@ -1,4 +1,4 @@
-"""The workers of a cluster: waiting for the first ones, and telling which ones came and went during a run.
+"""The workers of a cluster: waiting for the first ones, asking them, and telling when their scheduler went away.
 
 May import: em, distributed.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -25,7 +25,7 @@ _CALL = "vmfa-call-workers"
 _LEAVING = ("closing", "closing_gracefully", "closed", "failed")
 
 # What a call to a scheduler that went away ends with, depending on the moment.
-_LOSSES = (CancelledError, CommClosedError, TimeoutError, OSError)
+LOSSES = (CancelledError, CommClosedError, TimeoutError, OSError)
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def naming_a_lost_scheduler(client: Client) -> Iterator[None]:
     """Turn what the enclosed lines end with into `SchedulerLost` when the connection to the scheduler is gone."""
     try:
         yield
-    except _LOSSES as error:
+    except LOSSES as error:
         if client.status == "running":
             raise
         raise SchedulerLost(f"lost the scheduler at {address_of(client)}") from error
@@ -50,39 +50,30 @@ def check_connection(client: Client) -> None:
         raise SchedulerLost(f"lost the scheduler at {address_of(client)}")
 
 
-class WorkerWatch:
-    """Logs workers that were lost or have come since the last look.
+def ask(client: Client, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """What a function returns on each worker that is there now, by address.
 
-    Parameters
-    ----------
-    client : of the cluster
+    A worker that goes away meanwhile is left out: its loss is no answer.
+
+    Raises
+    ------
+    Exception
+        What the function raises on a worker, with the worker's address as a note.
     """
+    answers = client.run(function, *arguments, on_error="return")
+    for worker, answer in sorted(answers.items()):
+        if isinstance(answer, Exception) and not _is_loss_of_worker(answer):
+            answer.add_note(f"on worker {worker}")
+            raise answer
+    return {worker: answer for worker, answer in answers.items() if not isinstance(answer, Exception)}
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._known = set(workers_of(client))
 
-    def look(self) -> None:
-        """Compare the workers that are there now with those of the last look.
+def _is_loss_of_worker(error: Exception) -> bool:
+    """Whether an answer of `Client.run` is that of a connection, not of the function: those of files are of subclasses.
 
-        Raises
-        ------
-        SchedulerLost
-            When the connection to the scheduler is gone.
-        """
-        try:
-            with naming_a_lost_scheduler(self._client):
-                now = set(workers_of(self._client))
-        except _LOSSES as error:
-            if isinstance(error, SchedulerLost):
-                raise
-            logger.debug("the scheduler does not tell its workers: %s", error)
-            return
-        for address in sorted(self._known - now):
-            logger.warning("lost worker %s; its tasks run again elsewhere", address)
-        for address in sorted(now - self._known):
-            logger.info("worker %s has come", address)
-        self._known = now
+    The scheduler gives them for workers that do not answer; a plain OSError is one that took too long to connect.
+    """
+    return isinstance(error, CommClosedError | TimeoutError | ConnectionError) or type(error) is OSError
 
 
 def wait_for_workers(client: Client, timeout: float) -> dict[str, Any]:

@@ -10,26 +10,33 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
+from numba.core.registry import cpu_target
 
 INT64 = ir.IntType(64)
 INT32 = ir.IntType(32)
 DOUBLE = ir.DoubleType()
 
 
-def _vector_unit() -> tuple[int, int]:
-    """Width in bytes and number of the vector registers of this processor."""
-    features = llvm.get_host_cpu_features()
-    if features.get("avx512f"):
+# What Numba compiles for in this process: triple, name of the processor, its features. It is this processor, unless
+# NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name another one; registers must be those of the same.
+TRIPLE, CPU_NAME, CPU_FEATURES = (str(part) for part in cpu_target.target_context.codegen().magic_tuple())
+
+
+def _vector_unit(triple: str, features: str) -> tuple[int, int]:
+    """Width in bytes and number of the vector registers of a processor."""
+    there = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
+    if "avx512f" in there:
         return 64, 32
-    if features.get("avx"):
+    if there & {"avx", "avx2"}:  # the second one has the first one, and a list that is given may leave it out
         return 32, 16
-    return 16, 32 if "aarch64" in llvm.get_default_triple() else 16
+    return 16, 32 if "aarch64" in triple or "arm64" in triple else 16
 
 
-VECTOR_BYTES, VECTOR_REGISTERS = _vector_unit()
+VECTOR_BYTES, VECTOR_REGISTERS = _vector_unit(TRIPLE, CPU_FEATURES)
+# Sums that LLVM may reorder (`compile.reduction`) multiply and add at once where the processor can.
+HAS_FMA = "+fma" in CPU_FEATURES.split(",") or not TRIPLE.startswith("x86_64")
 CACHE_LINE_BYTES = 64
 
 

@@ -9,27 +9,27 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 from vmfa_dask.em.plan import Plan, kept_bytes, make_plan
+from vmfa_dask.em.processor import Processor
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.rows import RowSource
-from vmfa_dask.em.settings import PAPER, Settings
+from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.start import Start, write_given_start
 from vmfa_dask.em.state import DONE, FINAL, RunState
 from vmfa_dask.em.storage import PARAMETERS, POSTERIOR, START, Arrays, Storage
 from vmfa_dask.service.contents import recognize
 from vmfa_dask.service.inputs import BegunStart, describe_rows, describe_start
 from vmfa_dask.service.options import Options
-from vmfa_dask.store.run_files import IDENTITY, STATE, KeptState
+from vmfa_dask.service.same_run import check_same_start, same_plan, settings_of_run, stored_plan
+from vmfa_dask.store.places import place_at
+from vmfa_dask.store.run_files import STATE, KeptState, replace_processor
 from vmfa_dask.store.runs import RunFolder
 from vmfa_dask.store.versions import block_name, digest_of
 
 logger = logging.getLogger(__name__)
-
-# Settings that a call may change when it goes on with a run.
-_EXTENSIBLE = ("tol", "max_iter")
 
 
 class RunStopped(RuntimeError):
@@ -45,6 +45,10 @@ class KeptRun:
     begun : the state that was found there, if any
     settings, plan : the run
     share : part of the time of the run that keeping it may take; 1 keeps every state
+
+    Attributes
+    ----------
+    n_kept : passes up to which the run is kept; None where nothing is
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class KeptRun:
         self._durable = folder.versions()
         self._working: Storage = self._durable
         self._latest: RunState | None = None
+        self.n_kept: int | None = None
         # The first state is kept at once: seeding can take as long as many passes.
         self._patience, self._last, self._cost = 1.0 / share - 1.0, time.monotonic(), 0.0
 
@@ -74,7 +79,23 @@ class KeptRun:
             return None
         state = state_from(self.path, self._begun.values)
         self._copy(state, self._durable, working, self._begun.versions)
+        self.n_kept = len(state.records)
         return state.reopened(self._settings)
+
+    def note_processor(self, processor: Processor | None) -> None:
+        """Remember what computes the run; a warning where it goes on with what may round differently."""
+        if processor is None:
+            return
+        here = asdict(processor)
+        before = replace_processor(place_at(self.path), here)
+        if before is not None and before != here and self._begun is not None:
+            logger.warning(
+                "%s: the run was computed with %s, and goes on with %s: its results may differ in their last bits from "
+                "those of a run on one kind of processor",
+                self.path,
+                f"{before.get('model')} (vectors of {before.get('vector_bits')} bits)",
+                processor,
+            )
 
     def keep(self, state: RunState) -> None:
         """Keep a state when it is due: when the run is done, or has worked long enough for the cost of the last one."""
@@ -100,7 +121,7 @@ class KeptRun:
             return
         versions = self._copy(state, self._working, self._durable)
         self._folder.write_state(state.as_dict(), versions)
-        self._latest = None
+        self._latest, self.n_kept = None, len(state.records)
         self._durable.keep_only(state.needed())
         self._last = time.monotonic()
         self._cost = self._last - begin
@@ -209,11 +230,11 @@ def kept_run(
         folder.check_space(kept_bytes(rows, settings))
         known = folder.begun() or {}
         if "plan" in known:
-            plan = _same_plan(folder.path, _stored_plan(folder.path, known), plan, options.n_groups)
+            plan = same_plan(folder.path, stored_plan(folder.path, known), plan, options.n_groups)
         begin = describe_start(start)
-        _check_same_start(folder.path, known.get("start", begin).get("digest"), begin["digest"])
+        check_same_start(folder.path, known.get("start", begin).get("digest"), begin["digest"])
         identity = {
-            "settings": _fixed(settings, known.get("settings", {})),
+            "settings": settings_of_run(settings, known.get("settings", {})),
             "data": describe_rows(rows),
             "plan": asdict(plan),
             "start": begin,
@@ -223,63 +244,11 @@ def kept_run(
             logger.info("%s: going on after %d passes", folder.path, len(state_from(folder.path, begun.values).records))
         try:
             yield KeptRun(folder, begun, settings, plan, options.checkpoint_share), plan
-        except BaseException:
-            folder.give_up()
+        except BaseException as error:
+            try:
+                folder.give_up()
+            except OSError as left:  # what ended the run matters more
+                error.add_note(f"{folder.path}: what was begun there could not be removed: {left}")
             raise
     finally:
         folder.release()
-
-
-def _stored_plan(path: str, known: dict[str, Any]) -> Plan:
-    """The plan that a run was begun with.
-
-    Raises
-    ------
-    ValueError
-        When it is none, or not one for the rows and components of the run.
-    """
-    try:
-        plan = Plan.from_dict(known["plan"])
-    except ValueError as error:
-        raise ValueError(f"{path}/{IDENTITY}: damaged: {error}; restore the file from a copy") from error
-    sizes = {
-        "n_rows": (plan.n_rows, known.get("data", {}).get("n_rows")),
-        "n_components": (plan.component_blocks[-1][1], known.get("settings", {}).get("n_components")),
-    }
-    for name, (cut, stated) in sizes.items():
-        if cut != stated:
-            raise ValueError(
-                f"{path}/{IDENTITY}: damaged: its plan cuts {cut}, and {name} is {stated!r}; "
-                "restore the file from a copy"
-            )
-    return plan
-
-
-def _same_plan(path: str, stored: Plan, made: Plan, n_groups: int | None) -> Plan:
-    """The stored plan, unless the caller asks for other groups."""
-    if n_groups is not None and stored.n_rows == made.n_rows and len(stored.groups) != len(made.groups):
-        raise ValueError(
-            f"{path} holds another run: it has {len(stored.groups)} groups, this call asks for {len(made.groups)} "
-            f"(n_groups={n_groups}); leave n_groups out to go on with it"
-        )
-    return stored
-
-
-def _check_same_start(path: str, there: str | None, here: str | None) -> None:
-    """Refuse another start than that of the run."""
-    if there != here:
-        begun = "from seeds" if there is None else "with a start" if here is None else "with another start"
-        asked = ", this call has none" if here is None else ""
-        raise ValueError(
-            f"{path} holds another run: it was begun {begun}{asked}; pass the same start again, or use another folder"
-        )
-
-
-def _fixed(settings: Settings, known: dict[str, Any]) -> dict[str, Any]:
-    """The settings that make a run the same run; those that came after it was begun count when they were chosen."""
-    defaults = {**{field.name: field.default for field in fields(settings)}, **PAPER}  # those of version 0.1.0
-    return {
-        name: value
-        for name, value in asdict(settings).items()
-        if name not in _EXTENSIBLE and (not known or name in known or value != defaults[name])
-    }

@@ -9,11 +9,13 @@ from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.cluster.arrays import is_lazy
 from vmfa_dask.cluster.clients import connected
 from vmfa_dask.cluster.drivers import start_driver
+from vmfa_dask.cluster.interrupts import left_to_the_driver
 from vmfa_dask.cluster.warmup import warm_up
 from vmfa_dask.em.advice import Advice
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.executor import SerialExecutor
 from vmfa_dask.em.plan import projected_bytes
+from vmfa_dask.em.processor import this_processor
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.start import Start
 from vmfa_dask.em.storage import MemoryStorage
@@ -120,13 +122,15 @@ def fit_distributed(
     ------
     SchedulerLost
         When the scheduler went away; the message says where the run stands and how to go on.
-    SystemExit
-        When a signal asked for the end of the process (SIGTERM, SIGHUP), in the main thread and where nothing else is
-        set for it: the last complete pass is kept, and what the fit has put into `scratch` is removed.
+    KeyboardInterrupt, SystemExit
+        At Ctrl-C, and when a signal asked for the end of the process (SIGTERM, SIGHUP), in the main thread and where
+        nothing else is set for it: the last complete pass is kept, and what the fit has put into `scratch` is removed.
+        The message (of SIGTERM, in the log) says what is kept or lost; a note of other errors says so too.
     TypeError
         When `data`, `start` or `client` is none of what is expected; for an asynchronous client.
     RuntimeError
-        When workers have another version of this package.
+        When workers have another version of this package, or vectors of different widths; also later, for workers
+        that have come.
     ValueError
         For settings and data that cannot be trained; the message names argument or chunk, what was found, what is
         expected. Raised before any task where that is possible.
@@ -154,7 +158,7 @@ def fit_distributed(
     if options.detach and (options.run is None or progress is not None or not in_a_store(data)):
         raise ValueError("detach=True: expected run=folder, data in a Zarr store, and no progress function")
     begin = given_start(start)
-    with ending_by_signals(), connected(client) as connection:
+    with ending_by_signals(), connected(client) as connection, left_to_the_driver(connection.client):
         client = connection.client
         if is_lazy(data):  # its workers write it first
             workers_for(client, options)
@@ -164,6 +168,8 @@ def fit_distributed(
             with kept_run(options, numbers, rows, begin) as (kept, plan):
                 projection = projected_bytes(rows, numbers, plan)
                 cluster = check_cluster(client, projection, options, Advice(rows, numbers, plan, options.n_groups))
+                if kept is not None and not options.detach:
+                    kept.note_processor(cluster.processor)
                 if kept is None or not options.detach:
                     with executor_on(cluster, rows, numbers, plan, kept) as executor:
 
@@ -228,6 +234,8 @@ def fit_local(
             rows.cache_bytes = _LOCAL_CACHE_BYTES if options.cache_bytes is None else options.cache_bytes
             rows.use_threads(cores.n_threads)
         with kept_run(options, numbers, rows, begin) as (kept, plan):
+            if kept is not None:
+                kept.note_processor(this_processor())
             warm_up(numbers, rows.dtype)
             context = RunContext(rows, numbers, plan, MemoryStorage(), cores)
             begun = (SerialExecutor(context), whole_start(begin), rows.feature_shape)

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmfa_dask.cluster.arrays import check_visible
+from vmfa_dask.cluster.conditions import Conditions, check_processors
 from vmfa_dask.cluster.context import RunReference, forget, forget_everywhere, register, threads_of_process
 from vmfa_dask.cluster.executor import DaskExecutor
 from vmfa_dask.cluster.memory import check_memory, smallest_limit
 from vmfa_dask.cluster.versions import check_versions
 from vmfa_dask.cluster.warmup import warm_up
-from vmfa_dask.cluster.workers import naming_a_lost_scheduler, shares_process, wait_for_workers
+from vmfa_dask.cluster.workers import ask, naming_a_lost_scheduler, shares_process, wait_for_workers
 from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.plan import Plan
+from vmfa_dask.em.processor import Processor
 from vmfa_dask.em.rows import ArrayRows, RowSource
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.storage import MemoryStorage, Storage
@@ -37,13 +39,16 @@ _MOST_NAMES = 5
 
 @dataclass(frozen=True)
 class CheckedCluster:
-    """Where a run works: client, whether everything lives in this process, bytes for a cache of rows, and choices."""
+    """Where a run works: client, whether everything lives in this process, bytes for a cache of rows, and choices;
+    bytes that the run takes in a worker, and the workers' processor where one is known."""
 
     client: Any
     local: bool
     cache_bytes: int
     threads: int | None
     scratch: str | None
+    total_bytes: int
+    processor: Processor | None
 
 
 def check_cluster(
@@ -52,14 +57,16 @@ def check_cluster(
     options: Options,
     advise: Callable[[int], str],
 ) -> CheckedCluster:
-    """Refuse what cannot work before the first task: no workers, other versions of packages, too little memory."""
+    """Refuse what cannot work before the first task: no workers, others than expected, too little memory."""
     workers = workers_for(client, options)
     with naming_a_lost_scheduler(client):
         check_versions(client)
+        processor = check_processors(client)
     limit = smallest_limit(workers)
     room, wanted = check_memory(projection, limit, advise), options.cache_bytes
     cache = room if wanted is None else wanted if limit is None else min(room, wanted)
-    return CheckedCluster(client, shares_process(client, workers), cache, options.threads, options.scratch)
+    total, local = sum(projection.values()), shares_process(client, workers)
+    return CheckedCluster(client, local, cache, options.threads, options.scratch, total, processor)
 
 
 def workers_for(client: Any, options: Options) -> dict[str, Any]:
@@ -88,7 +95,9 @@ def executor_on(
                 check_visible(cluster.client, rows)
         url, member, missing = _place_of(rows)
         place = (name, settings, plan, folder, url, member, missing)
-        reference = RunReference(*place, cluster.cache_bytes, cluster.threads, getattr(rows, "origin", None))
+        conditions = Conditions.of(cluster.processor, cluster.total_bytes, rows)
+        origin = getattr(rows, "origin", None)
+        reference = RunReference(*place, cluster.cache_bytes, cluster.threads, origin, conditions)
         storage: Storage = MemoryStorage() if folder is None else exchange_at(folder)
         if cluster.local:
             cores = Cores(cluster.threads or threads_of_process(cluster.client.scheduler.address))
@@ -160,5 +169,5 @@ def _reuse_files(client: Any, folder: str) -> None:
 
 def _workers_that_miss(client: Any, folder: str) -> list[str]:
     """Addresses of the workers that do not see a folder of this machine."""
-    found = client.run(os.path.isdir, folder, on_error="ignore")  # a worker that dies just now has no say
+    found = ask(client, os.path.isdir, folder)
     return sorted(worker for worker, seen in found.items() if not seen)

@@ -6,6 +6,7 @@ May import: em, apply.
 from __future__ import annotations
 
 import logging
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +16,13 @@ from vmfa_dask.apply.model_type import ModelType
 from vmfa_dask.apply.summary import as_lines, as_table
 from vmfa_dask.em.algorithm import Training
 from vmfa_dask.em.context import read_mixture
-from vmfa_dask.em.executor import Executor, SchedulerLost
+from vmfa_dask.em.executor import Executor
 from vmfa_dask.em.records import IterationRecord
 from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.start import Start
 from vmfa_dask.em.state import TRAINING, RunState
 from vmfa_dask.service.checkpoints import KeptRun
+from vmfa_dask.service.endings import keep_latest, raise_with, what_is_left
 from vmfa_dask.sizes import Sized
 
 logger = logging.getLogger("vmfa_dask")
@@ -106,23 +108,6 @@ def _fall(state: RunState, settings: Settings) -> str:
     )
 
 
-def _what_is_left(training: Training, kept: KeptRun | None) -> str:
-    """What a broken run leaves, and how to go on, for an error message."""
-    done = training.last_record
-    where = f"after pass {done.iteration} ({done.phase})" if done else "before the first pass was complete"
-    if kept is None:
-        return f"{where}; nothing was kept: pass run='folder' to keep runs"
-    return f"{where}; the run is kept in {kept.path}: the same call with run={kept.path!r} goes on from there"
-
-
-def _keep_latest(kept: KeptRun) -> None:
-    """Keep the last complete pass of a run that broke; the error that broke it matters more than one here."""
-    try:
-        kept.keep_latest()
-    except Exception:
-        logger.exception("%s: the last complete pass could not be kept; an earlier one is", kept.path)
-
-
 def train(
     executor: Executor, start: Start | None, feature_shape: tuple[int, ...], report: Progress, kept: KeptRun | None
 ) -> Fit:
@@ -136,6 +121,8 @@ def train(
     ------
     SchedulerLost
         When the scheduler went away: what was lost, the last complete pass, and how to go on.
+    KeyboardInterrupt, Exception
+        What else ended the run, with the same sentence, as its message or a note.
     """
     settings = executor.settings
 
@@ -144,18 +131,15 @@ def train(
         if kept is not None:
             kept.check_stop(record)
 
-    training = Training(executor, tell, kept.keep if kept else lambda state: None)
+    training, begin = Training(executor, tell, kept.keep if kept else lambda state: None), time.monotonic()
     known = kept.attach(executor.storage) if kept else None
     try:
         state = training.run(start, known)
+        # Read here, where the storage is at hand: results of tasks pass through the scheduler.
+        mixture = read_mixture(executor.storage, settings, executor.plan, feature_shape, state.parameters)
     except BaseException as error:
-        if kept is not None:
-            _keep_latest(kept)
-        if isinstance(error, SchedulerLost):
-            raise SchedulerLost(f"{error} {_what_is_left(training, kept)}") from error
-        if kept is not None:
-            logger.warning("%s ended the run %s", type(error).__name__, _what_is_left(training, kept))
-        raise
+        failure = keep_latest(kept) if kept is not None else None
+        raise_with(error, what_is_left(training.last_record, time.monotonic() - begin, kept, failure))
     logger.info("%s", _why_it_ended(state, settings))
     if state.fell:
         warnings.warn(_fall(state, settings), stacklevel=3)
@@ -165,7 +149,5 @@ def train(
             "the data has fewer distinct rows than components, or nearly so",
             stacklevel=3,
         )
-    # Read here, where the storage is at hand: results of tasks pass through the scheduler.
-    mixture = read_mixture(executor.storage, settings, executor.plan, feature_shape, state.parameters)
     model_type = ModelType(settings.covariance_type, settings.noise, settings.learn_weights)
     return Fit(MixtureModel.of(mixture, model_type), state.records, state.converged, settings, state.fell)

@@ -1,19 +1,20 @@
-"""The three files of a run, read strictly: JSON whose checksum is right, of one run, of a format that is known.
+"""The files of a run, read strictly: JSON whose checksum is right, of one run, of a format that is known.
 
 May import: store.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from vmfa_dask.store.places import Place
-from vmfa_dask.store.strict import as_json, digest, unsealed
+from vmfa_dask.store.strict import as_json, digest, sealed, unsealed
 
 # Format 1 had no checksums. Its runs become format 2 with the first state that is kept of them.
 FORMAT, FORMAT_VERSION = "vmfa_dask.run", 2
-IDENTITY, CONTENTS, STATE = "run.json", "data.json", "state.json"
+IDENTITY, CONTENTS, STATE, PROCESSOR = "run.json", "data.json", "state.json", "processor.json"
 
 
 @dataclass(frozen=True)
@@ -91,3 +92,11 @@ def state_of(place: Place, identity: Identity | None) -> KeptState | None:
     if (sealed_since or run is not None) and run != (identity.mark if identity is not None else None):
         raise ValueError(f"{where}: belongs to another run than {IDENTITY} beside it; restore both from one copy")
     return KeptState(values, versions)
+
+
+def replace_processor(place: Place, values: dict[str, Any]) -> dict[str, Any] | None:
+    """Say what computes the run at a place from now on; what did so before, None where that is not known."""
+    known = _read(place, PROCESSOR)
+    before = None if known is None else unsealed(known, f"{place.path}/{PROCESSOR}", False)
+    place.replace(PROCESSOR, json.dumps(sealed(values), indent=1, allow_nan=False))
+    return before

@@ -24,6 +24,7 @@ from vmfa_dask.store.run_files import (
     FORMAT,
     FORMAT_VERSION,
     IDENTITY,
+    PROCESSOR,
     STATE,
     Identity,
     KeptState,
@@ -244,8 +245,8 @@ class RunFolder:
     def give_up(self) -> None:
         """Leave no trace of what the run is where it has no state: nothing was done, so any run may begin here."""
         if self._place.read(STATE) is None:
-            self._place.take(IDENTITY)
-            self._place.take(CONTENTS)
+            for name in (IDENTITY, CONTENTS, PROCESSOR):
+                self._place.take(name)
             if isinstance(self._place, FolderPlace):  # elsewhere another driver may have written them
                 self._place.remove(_VERSIONS, FILES_OF_VERSIONS)
 

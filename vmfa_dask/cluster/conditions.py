@@ -1,0 +1,135 @@
+"""What every worker of a run must bring: checked on all that are there before it, and by the first task of later ones.
+
+May import: em, store, cluster, distributed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from dataclasses import dataclass
+
+from distributed import Client, get_worker
+
+from vmfa_dask.cluster.memory import room_for_cache
+from vmfa_dask.cluster.versions import version_here
+from vmfa_dask.cluster.workers import ask
+from vmfa_dask.em.processor import Processor, how_to_agree, this_processor
+from vmfa_dask.em.rows import RowSource
+from vmfa_dask.store.rows import ZarrRows
+
+logger = logging.getLogger(__name__)
+
+_MOST_NAMES = 5
+
+
+def check_processors(client: Client, warn: bool = True) -> Processor | None:
+    """The processor of all workers that are there now; None when none of them answers.
+
+    Others of the same width may round differently in few sums, and are logged as one warning.
+
+    Raises
+    ------
+    RuntimeError
+        When kernels use vectors of different widths, or workers are of different architectures: sums of a run would
+        then depend on which worker computes what. Widths, workers and what to set are named.
+    """
+    found: dict[str, Processor] = ask(client, this_processor)
+    if not found:
+        return None
+    kinds = sorted(set(found.values()), key=lambda kind: sum(other == kind for other in found.values()), reverse=True)
+    table = "".join(f"\n  {kind}: {_names([w for w in sorted(found) if found[w] == kind])}" for kind in kinds)
+    if not all(kind.rounds_as(kinds[0]) for kind in kinds):
+        raise RuntimeError(
+            "the workers' processors round sums differently, and results would depend on which worker computes what; "
+            f"{how_to_agree(kinds)}:{table}"
+        )
+    if kinds[0].byte_order != sys.byteorder:
+        raise RuntimeError(f"this process is {sys.byteorder}-endian, and its workers are not:{table}")
+    if len(kinds) > 1 and warn:
+        logger.warning(
+            "the workers have processors of different models; their vectors are equally wide, but some sums may round "
+            "differently, and then results are not reproducible to the bit; %s:%s",
+            how_to_agree(kinds),
+            table,
+        )
+    return kinds[0]
+
+
+def _names(workers: list[str]) -> str:
+    more = len(workers) - _MOST_NAMES
+    return ", ".join(workers[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a worker of a run must bring; its tasks carry it.
+
+    Parameters
+    ----------
+    version : of this package
+    processor : of the run's workers; None where it is not known
+    total_bytes : what a run takes in a worker at its peak, without a cache of rows
+    shape, dtype : of the rows
+    """
+
+    version: str
+    processor: Processor | None
+    total_bytes: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @staticmethod
+    def of(processor: Processor | None, total_bytes: int, rows: RowSource) -> Conditions:
+        """Conditions of a run that this process drives."""
+        return Conditions(version_here(), processor, total_bytes, (rows.n_rows, *rows.feature_shape), str(rows.dtype))
+
+    def check_worker(self, folder: str) -> int | None:
+        """Refuse this process when its tasks could not give what those of the other workers give.
+
+        Parameters
+        ----------
+        folder : path or URL through which the processes of the run exchange versions
+
+        Returns
+        -------
+        Bytes that a cache of rows may take here; None without a limit.
+
+        Raises
+        ------
+        RuntimeError, FileNotFoundError, MemoryError
+            In one sentence that names the worker.
+        """
+        worker = get_worker()
+        name, version, processor = f"worker {worker.address}", version_here(), this_processor()
+        if version != self.version:
+            raise RuntimeError(
+                f"{name} has version {version} of vmfa_dask, and the run {self.version}; install the same version "
+                "there, and restart the worker"
+            )
+        if self.processor is not None and not processor.rounds_as(self.processor):
+            raise RuntimeError(
+                f"{name} computes with {processor}, the other workers of the run with {self.processor}, and they round "
+                f"sums differently; {how_to_agree([processor, self.processor])}"
+            )
+        if "://" not in folder and not os.path.isdir(folder):
+            raise FileNotFoundError(
+                f"{name} does not see the folder {folder} through which processes exchange parameters; pass "
+                "scratch=folder (or run=folder) that all machines share"
+            )
+        return room_for_cache(self.total_bytes, worker.memory_manager.memory_limit, name)
+
+    def check_rows(self, rows: ZarrRows) -> None:
+        """Refuse rows that this process finds in place of those of the run.
+
+        Raises
+        ------
+        FileNotFoundError
+        """
+        shape, dtype = (rows.n_rows, *rows.feature_shape), str(rows.dtype)
+        if (shape, dtype) != (self.shape, self.dtype):
+            raise FileNotFoundError(
+                f"worker {get_worker().address}: {rows.label}: the driver finds {self.shape} {self.dtype} there, "
+                f"this worker {shape} {dtype}; pass a path or URL that leads to the same data from everywhere"
+            )

@@ -1,0 +1,76 @@
+"""Workers that come and go during a run. May import: em, distributed."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+
+from distributed import Client
+
+from vmfa_dask.cluster.conditions import check_processors
+from vmfa_dask.cluster.versions import check_versions
+from vmfa_dask.cluster.workers import LOSSES, naming_a_lost_scheduler, workers_of
+from vmfa_dask.em.executor import SchedulerLost
+
+logger = logging.getLogger(__name__)
+
+
+class WorkerWatch:
+    """Logs workers that were lost or have come since the last look, and checks those that have come.
+
+    Parameters
+    ----------
+    client : of the cluster
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known = set(workers_of(client))
+
+    def look(self) -> None:
+        """Compare the workers that are there now with those of the last look.
+
+        Raises
+        ------
+        SchedulerLost
+            When the connection to the scheduler is gone.
+        RuntimeError
+            When one that has come cannot work with the others: the table of `check_versions` or `check_processors`.
+        """
+        try:
+            with naming_a_lost_scheduler(self._client):
+                now = set(workers_of(self._client))
+        except LOSSES as error:
+            if isinstance(error, SchedulerLost):
+                raise
+            logger.debug("the scheduler does not tell its workers: %s", error)
+            return
+        for address in sorted(self._known - now):
+            logger.warning("lost worker %s; its tasks run again elsewhere", address)
+        for address in sorted(now - self._known):
+            logger.info("worker %s has come", address)
+        come, self._known = now - self._known, now
+        if come:
+            self._check(warn=True)
+
+    def explain(self, error: Exception) -> None:
+        """Raise what is wrong with a worker, if that is what a task may have failed of.
+
+        One with another version of this package may not even be able to read a task.
+
+        Raises
+        ------
+        RuntimeError
+            As `look`, from `error`.
+        """
+        try:
+            self._check(warn=False)
+        except RuntimeError as cause:
+            raise cause from error
+
+    def _check(self, warn: bool) -> None:
+        with suppress(*LOSSES):  # whoever calls finds a loss by what it does next
+            check_versions(self._client, warn)
+            check_processors(self._client, warn)
+
+
