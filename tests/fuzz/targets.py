@@ -80,7 +80,7 @@ def _fit(folder: Path) -> tuple[bytes, list[float]]:
     return parameters(fit.model), [record.free_energy for record in fit.history]
 
 
-_PLAIN, _SEEN = frozenset({CONTENTS, FILES}), frozenset[str]()
+_PLAIN, _LAST, _SEEN = frozenset({CONTENTS, FILES}), frozenset({CONTENTS}), frozenset[str]()
 _LAYOUTS: dict[str, tuple[dict[str, Any], frozenset[str]]] = {
     "raw": ({"compressors": None}, _PLAIN),
     "raw-crc32c": ({"compressors": [Crc32cCodec()]}, frozenset({FILES})),
@@ -184,8 +184,9 @@ def _targets() -> list[Target]:
         for name, unseen in checked.items()
     ]
     targets += [
-        Target(f"pictures-{name.removeprefix('pictures.')}", partial(_archive, name), partial(_unpack, name))
-        for name in ("pictures.tar", "pictures.tar.gz", "pictures.zip")
+        Target(name.replace("pictures.", "pictures-"), partial(_archive, name), partial(_unpack, name), unseen)
+        # Zeros over the last members of a plain archive are its end.
+        for name, unseen in {"pictures.tar": _LAST, "pictures.tar.gz": _SEEN, "pictures.zip": _SEEN}.items()
     ]
     return targets
 

@@ -234,19 +234,21 @@ class Settings:
         """Most components that a row is compared with at once, on the way to the start included."""
         return self.n_components if self.init_params == "k-means+fa" else self.search_size
 
-    def check_against(self, n_rows: int, n_features: int) -> None:
-        """Refuse what cannot be trained on rows of this number and width.
+    def check_against(self, n_rows: int, n_features: int, label: str = "") -> None:
+        """Refuse what cannot be trained on rows of this number and width; `label` is what they are called.
 
         Raises
         ------
         ValueError
             Naming both numbers.
         """
+        where = f" ({label})" if label else ""
         if n_rows < self.n_components:
             raise ValueError(
-                f"n_components={self.n_components}: the data has only {n_rows} rows; every component needs at least one"
+                f"n_components={self.n_components}: the data has only {n_rows} rows{where}; every component needs at "
+                "least one"
             )
         if self.n_factors >= n_features and self.n_factors > 0:
             raise ValueError(
-                f"n_factors={self.n_factors}: expected 0 to {n_features - 1} for rows of {n_features} features"
+                f"n_factors={self.n_factors}: expected 0 to {n_features - 1} for rows of {n_features} features{where}"
             )

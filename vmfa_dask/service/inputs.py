@@ -15,6 +15,7 @@ from vmfa_dask.em.defaults import suited_to_data
 from vmfa_dask.em.rows import RowSource, n_features_of
 from vmfa_dask.em.settings import PAPER, Settings
 from vmfa_dask.em.start import Start
+from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.store.runs import read_settings
 from vmfa_dask.values import Mixture
 
@@ -70,7 +71,7 @@ def settings_of_fit(asked: Mapping[str, Any], run: str | None, rows: RowSource) 
     """
     asked = {**preset_of_run(run), **asked}
     numbers = suited_to_data(make_settings(**asked), asked, rows.n_rows, n_features_of(rows))
-    numbers.check_against(rows.n_rows, n_features_of(rows))
+    numbers.check_against(rows.n_rows, n_features_of(rows), rows.label if isinstance(rows, ZarrRows) else "")
     return numbers
 
 
