@@ -131,7 +131,7 @@ def test_links_in_the_place_of_files_of_a_run_are_not_followed(tmp_path: Path, n
         (tmp_path / "other" / "stop").write_text("")
     (run / name).symlink_to(precious)
     before = contents(tmp_path)
-    with pytest.raises(FileExistsError, match=rf"run: {name} is a link, expected a file or folder of the run itself"):
+    with pytest.raises(FileExistsError, match=rf"run/{name} is a link, expected a file or folder of the run itself"):
         fit(run)
     assert contents(tmp_path) == before
 

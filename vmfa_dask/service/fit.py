@@ -158,14 +158,14 @@ def fit_distributed(
     if options.detach and (options.run is None or progress is not None or not in_a_store(data)):
         raise ValueError("detach=True: expected run=folder, data in a Zarr store, and no progress function")
     begin = given_start(start)
-    with ending_by_signals(), connected(client) as connection, left_to_the_driver(connection.client):
+    with ending_by_signals(), connected(client) as connection:
         client = connection.client
         if is_lazy(data):  # its workers write it first
             workers_for(client, options)
         with opened_rows(data, array, sample_dim, missing_chunks, client, options.scratch) as rows:
             numbers = settings_of_fit(asked, options.run, rows)
             check_start(begin, numbers, rows)
-            with kept_run(options, numbers, rows, begin) as (kept, plan):
+            with kept_run(options, numbers, rows, begin) as (kept, plan), left_to_the_driver(client):
                 projection = projected_bytes(rows, numbers, plan)
                 cluster = check_cluster(client, projection, options, Advice(rows, numbers, plan, options.n_groups))
                 if kept is not None and not options.detach:

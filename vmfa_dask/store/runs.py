@@ -117,7 +117,7 @@ class RunFolder:
         if isinstance(self._place, FolderPlace):
             links = [name for name in (*_FILES, _VERSIONS) if os.path.islink(self._place.target(name))]
             if links:
-                raise FileExistsError(f"{self.path}: {links[0]} is a link, expected a file or folder of the run itself")
+                raise FileExistsError(f"{self.path}/{links[0]} is a link, expected a file or folder of the run itself")
         known = {*_FILES, _VERSIONS}
         patterns = (_LEFT, _OF_EXCHANGE, _OF_SYSTEMS)
         others = [name for name in names if name not in known and not any(p.fullmatch(name) for p in patterns)]
