@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.kept import change, seal
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_local
 from vmfa_dask.service import contents
@@ -92,9 +93,8 @@ def test_a_run_without_parts_gets_them_and_goes_on(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(contents, "_MOST_BYTES", 0)
     path, run = tmp_path / "x.zarr", tmp_path / "run"
     fit_local(write_store(path, ROWS, 100), **OPTIONS, run=str(run))
-    known = json.loads((run / "data.json").read_text())
-    del known["parts"]
-    (run / "data.json").write_text(json.dumps(known))
+    change(run / "data.json", lambda known: known.pop("parts"))
+    seal(run / "data.json")
     fit_local(str(path), **{**OPTIONS, "max_iter": 3}, run=str(run))
     assert json.loads((run / "data.json").read_text())["parts"]
 
