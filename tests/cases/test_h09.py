@@ -65,8 +65,9 @@ def test_metadata_that_is_none_is_named(kept: Path, tmp_path: Path, name: str, t
     folder = shutil.copytree(kept, tmp_path / "here")
     path = sorted(folder.glob(name))[-1]
     path.write_bytes(text)
-    with pytest.raises(ValueError, match=r"\A[^\n]+\Z") as found:
+    with pytest.raises(ValueError) as found:  # noqa: PT011 (the words are compared)
         outcome(folder, name.partition("/")[0])
+    assert "\n" not in str(found.value)
     node = path.parent if path.parent.name in ("means", "neighbors") else path
     assert str(node.parent if node is not path else node) in str(found.value)
     assert node.name in str(found.value)
@@ -77,7 +78,7 @@ def test_records_of_a_damaged_state_are_refused_by_name(kept: Path, tmp_path: Pa
     folder = shutil.copytree(kept, tmp_path / "here")
     (folder / "run" / "state.json").write_bytes(text)
     with pytest.raises(ValueError, match=re.escape(f"{folder / 'run' / 'state.json'}: ")):
-        DetachedRun(str(folder / "run"), None).records()
+        DetachedRun(str(folder / "run"), None, None).records()  # type: ignore[arg-type]  # nobody is asked
 
 
 def a_pipe(mark: Path) -> None:
