@@ -1,4 +1,4 @@
-"""Z10: a store four times larger than the memory of all workers streams through them."""
+"""Z10: a store twice as large as the memory of all workers streams through them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from vmfa_dask.cluster.warmup import warm_up
 from vmfa_dask.em.settings import Settings
 
 LIMIT = 400 * 10**6
-N_CHUNKS, CHUNK_ROWS, N_FEATURES = 64, 16_384, 768  # 3.2 GB of float32
+N_CHUNKS, CHUNK_ROWS, N_FEATURES = 32, 16_384, 768  # 1.6 GB of float32
 OPTIONS: dict[str, Any] = {
     "n_components": 50,
     "n_factors": 3,
     "start": make_mixture(50, N_FEATURES, 3),
-    "max_warmup_iter": 2,
-    "max_iter": 5,
+    "max_warmup_iter": 1,
+    "max_iter": 4,
     "tol": 0.0,
     "warmup_tol": 0.0,
 }

@@ -34,6 +34,8 @@ _READ_BYTES_PER_SECOND = 1e9
 _FLOP_PER_SECOND = 5e10
 _SECONDS_PER_CANDIDATE = 2e-8
 _MOST_GROUPS = 512
+# Results of partial E-steps that come before their merging begins: it waits for its call, and for the task in work.
+_LATE_RESULTS = 2
 # Groups that a caller may ask for: each is a task of every pass, and the scheduler needs a millisecond for it at least.
 MOST_ASKED_GROUPS = 10_000
 # Stored objects per group from which on groups begin with one: they differ by an eighth of their rows at most.
@@ -150,8 +152,12 @@ def levels_above_merging(n_groups: int) -> int:
 def _parts_bytes(settings: Settings, n_features: int, n_groups: int) -> int:
     """Bytes of a partial E-step's sums, of results that wait to be merged with what they make, and of sums of these."""
     bytes_of_sums = settings.n_components * statistics_bytes(settings, n_features)
-    waiting = (min(n_groups, FAN_IN) + 1) * bytes_of_sums // (2 if settings.precision == "float32" else 1)
-    return bytes_of_sums * (1 + levels_above_merging(n_groups)) + waiting
+    bytes_of_result = bytes_of_sums // (2 if settings.precision == "float32" else 1)
+    if n_groups <= FAN_IN:
+        return bytes_of_sums + (n_groups + 1) * bytes_of_result
+    # A sum is there once more while the next part, which is as large, is added to it.
+    n_sums = 1 + levels_above_merging(n_groups) + 2
+    return n_sums * bytes_of_sums + (FAN_IN + 1 + _LATE_RESULTS) * bytes_of_result
 
 
 def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) -> Plan:

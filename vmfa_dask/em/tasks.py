@@ -95,14 +95,14 @@ def pick_block(context: RunContext, block: int, result: PartialResult) -> Partia
 
 def merge_block(context: RunContext, block: int, *results: PartialResult) -> PartialResult:
     """Sum of one component block over several results, in their order."""
-    with context.cores.exclusive():
+    with context.cores.exclusive(hurry=True):
         statistics = merge([take_over(context, block, result) for result in results])
     return PartialResult({block: statistics}, _total(results))
 
 
 def add_block(context: RunContext, block: int, ends: bool, *results: PartialResult) -> PartialResult:
     """A sum of merged results with the next one; float64 until it `ends`, as if one task had summed them all."""
-    with context.cores.exclusive():
+    with context.cores.exclusive(hurry=True):
         dtype = context.settings.precision if ends else "float64"
         statistics = merge([result.statistics[block] for result in results], dtype)
     return PartialResult({block: statistics}, _total(results))
@@ -112,7 +112,7 @@ def update_block(context: RunContext, block: int, step: Step, *results: PartialR
     """M-step and neighbour update of one component block: writes the next versions."""
     begin, update = time.perf_counter(), None
     parts = [take_over(context, block, result) for result in results]
-    with context.cores.exclusive():
+    with context.cores.exclusive(hurry=True):
         if step.search:
             update_neighbors(context, block, step, parts)
         if step.update:
