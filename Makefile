@@ -3,8 +3,8 @@ PYTHON := .venv/bin/python
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 STAMP := .venv/.installed
 
-# Tests wait for clusters half of the time: up to four processes share them out.
-PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
+# Tests wait for clusters half of the time: three processes keep two cores busy.
+PYTEST := -m pytest -n 3 --dist worksteal
 # Rooms that need no cluster.
 QUICK := tests/kernels tests/em tests/apply tests/store tests/test_architecture.py tests/test_memory.py
 LOWEST := .venv-lowest
