@@ -89,9 +89,9 @@ def test_workers_in_one_process_share_its_cores(monkeypatch: pytest.MonkeyPatch,
     exclusive = Cores.exclusive
 
     @contextmanager
-    def counted(cores: Cores) -> Iterator[None]:
+    def counted(cores: Cores, hurry: bool = False) -> Iterator[None]:
         nonlocal computing, most
-        with exclusive(cores):
+        with exclusive(cores, hurry):
             with lock:
                 computing += 1
                 most = max(most, computing * cores.n_threads)
