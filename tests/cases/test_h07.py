@@ -29,7 +29,7 @@ from vmfa_dask.store.rows import ZarrRows
 
 ROWS = draw(make_mixture(3, 6, 1), 600, dtype="float32")
 OPTIONS: dict[str, Any] = {"n_components": 3, "n_factors": 1, "n_groups": 2, "max_iter": 1, "max_warmup_iter": 1}
-BOMB = 2**25
+BOMB = 2**26
 PEAK = 3 * 2**23
 
 

@@ -1,4 +1,4 @@
-"""Z10: a store twice as large as the memory of all workers streams through them."""
+"""Z10: a store four times larger than the memory of all workers streams through them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPTIONS: dict[str, Any] = {
     "n_factors": 3,
     "start": make_mixture(50, N_FEATURES, 3),
     "max_warmup_iter": 1,
-    "max_iter": 4,
+    "max_iter": 5,
     "tol": 0.0,
     "warmup_tol": 0.0,
 }
@@ -76,7 +76,7 @@ def watching(client: Client) -> Iterator[tuple[dict[int, list[int]], set[str]]]:
 def test_more_rows_than_memory(store: str) -> None:
     # A compiler takes 100 MB and more of the process that it works in, once; this is about what rows take.
     warm_up(Settings.paper(OPTIONS["n_components"], n_factors=OPTIONS["n_factors"]), np.dtype("float32"))
-    with local_cluster(2, memory_limit=LIMIT) as cluster, Client(cluster, set_as_default=False) as client:
+    with local_cluster(1, 2, memory_limit=LIMIT) as cluster, Client(cluster, set_as_default=False) as client:
         before = sorted(client.run(os.getpid).values())
         with watching(client) as (sizes, states):
             fit = fit_distributed(store, client=client, **OPTIONS)

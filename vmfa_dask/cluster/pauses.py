@@ -31,13 +31,12 @@ class PauseWatch:
     """
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self._client, self._warned = client, False
         self._done = threading.Event()
-        self._warned = False
 
     def __enter__(self) -> None:
+        self._done = threading.Event()
         if not self._warned:
-            self._done = threading.Event()
             threading.Thread(target=self._look, args=(self._done,), name="vmfa-pauses", daemon=True).start()
 
     def __exit__(

@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.cluster.arrays import is_lazy
-from vmfa_dask.cluster.clients import connected
+from vmfa_dask.cluster.clients import Connection, connected
 from vmfa_dask.cluster.drivers import start_driver
 from vmfa_dask.cluster.interrupts import left_to_the_driver
 from vmfa_dask.cluster.warmup import warm_up
@@ -34,7 +34,7 @@ from vmfa_dask.service.inputs import (
     whole_start,
 )
 from vmfa_dask.service.on_cluster import check_cluster, executor_on, workers_for
-from vmfa_dask.service.options import make_options
+from vmfa_dask.service.options import Options, make_options
 from vmfa_dask.service.sources import in_a_store, opened_rows
 from vmfa_dask.service.training import Fit, Progress, show, train
 from vmfa_dask.store.rows import ZarrRows
@@ -180,13 +180,18 @@ def fit_distributed(
                         return train(executor, whole_start(begin), rows.feature_shape, report, kept)
                 if isinstance(begin, Start):  # written here: a start is too large to travel with a task
                     kept.begin_with(begin)
-            url, member = getattr(rows, "url", ""), getattr(rows, "name", array)
+            assert isinstance(rows, ZarrRows)
         same = {"n_components": n_components, "n_factors": n_factors, "preset": preset, **settings}
-        cut = {"array": member, "missing_chunks": missing_chunks}
-        place = {name: getattr(options, name) for name in _OF_DRIVERS}
-        known = {"start": BegunStart(describe_start(begin)["digest"])}
-        future = start_driver(client, kept.path, fit_distributed, url, {**same, **cut, **place, **known})
-        return DetachedRun(kept.path, future, connection.keep())
+        same["start"] = BegunStart(describe_start(begin)["digest"])
+        return _detached(connection, kept.path, rows, same, options)
+
+
+def _detached(connection: Connection, run: str, rows: ZarrRows, same: dict[str, Any], options: Options) -> DetachedRun:
+    """The same call as a task of the cluster; its start lies in the folder of the run by now."""
+    cut = {"array": rows.name, "missing_chunks": rows.missing}
+    place = {name: getattr(options, name) for name in _OF_DRIVERS}
+    future = start_driver(connection.client, run, fit_distributed, rows.url, {**same, **cut, **place})
+    return DetachedRun(run, future, connection.keep())
 
 
 def fit_local(

@@ -106,11 +106,13 @@ def executor_on(
                 rows.use_threads(cores.n_threads)
             warm_up(settings, rows.dtype)
             register(reference, RunContext(rows, settings, plan, storage, cores))
-        executor = DaskExecutor(cluster.client, reference, storage)
         try:
-            yield executor
+            executor = DaskExecutor(cluster.client, reference, storage)
+            try:
+                yield executor
+            finally:
+                executor.end()
         finally:
-            executor.end()
             forget(name)
             if not cluster.local:
                 forget_everywhere(cluster.client, name)
