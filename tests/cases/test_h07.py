@@ -96,8 +96,8 @@ def test_a_bomb_takes_no_more_than_its_chunk(tmp_path: Path, kind: str, missing:
         rows.read(0, 100)
         tracemalloc.start()
         try:
-            with pytest.raises(OSError, match=rf"rows 0:600 cannot be read: chunk {chunk.relative_to(path)}"):
-                rows.read(0, 600)
+            with pytest.raises(OSError, match=rf"rows 100:200 cannot be read: chunk {chunk.relative_to(path)}"):
+                rows.read(100, 200)  # alone: tables of LZMA take 8 MiB for each chunk that is decoded at once
             assert tracemalloc.get_traced_memory()[1] < PEAK
         finally:
             tracemalloc.stop()
