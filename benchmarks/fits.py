@@ -18,9 +18,9 @@ import zarr
 from benchmarks.machine import describe
 from benchmarks.report import Report
 from vmfa_dask import Fit, fit_distributed, fit_local
-from vmfa_dask.em.plan import make_plan, projected_bytes
-from vmfa_dask.em.rows import ArrayRows
-from vmfa_dask.em.settings import PAPER
+from vmfa_dask.run.plan import make_plan, projected_bytes
+from vmfa_dask.run.row_source import ArrayRows
+from vmfa_dask.run.settings import PAPER
 
 _MEMORY_LIMIT = "4GiB"
 
@@ -147,7 +147,7 @@ def _check_defaults(
 def warm_worker(numbers: dict[str, Any], dtype: str) -> float:
     """Load the kernels in a worker before its fit is timed."""
     from vmfa_dask.cluster.warmup import warm_up
-    from vmfa_dask.em.settings import Settings
+    from vmfa_dask.run.settings import Settings
 
     return warm_up(Settings(**numbers), np.dtype(dtype))
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from benchmarks.fits import Images, client, temporary_folder, warm_worker
 from benchmarks.report import Report
 from vmfa_dask import IterationRecord, fit_distributed
-from vmfa_dask.em.settings import PAPER
+from vmfa_dask.run.settings import PAPER
 from vmfa_dask.service.checkpoints import KeptRun
 
 _HALF = 20

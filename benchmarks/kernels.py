@@ -7,9 +7,9 @@ import numpy as np
 from benchmarks.machine import Sgemm, ratio_to_sgemm
 from benchmarks.report import Report
 from vmfa_dask.em.evaluation import add_moments, evaluate_all_joints, evaluate_joints
-from vmfa_dask.em.plan import TILE_BYTES
-from vmfa_dask.em.precision import derive
-from vmfa_dask.em.threads import Cores, available_cores
+from vmfa_dask.em.packed import pack_mixture
+from vmfa_dask.run.plan import TILE_BYTES
+from vmfa_dask.runtime.threads import Cores, available_cores
 from vmfa_dask.values import Mixture, Moments
 
 WIDTHS, FACTORS, DTYPES = (64, 144, 768, 3072), (0, 5, 10), ("uint8", "float32", "float64")
@@ -36,7 +36,7 @@ class Case:
         )
         if dtype == "float64":
             self.rows = self.rows.astype(np.float64)
-        self.cores, self.precision = cores, derive(self.mixture, cores)
+        self.cores, self.precision = cores, pack_mixture(self.mixture, cores)
         members = [np.sort(rng.choice(n, min(n, _ROWS_PER_COMPONENT), replace=False)) for _ in range(c)]
         self.members = np.concatenate(members).astype(np.int32)
         self.indptr = np.concatenate([[0], np.cumsum([len(m) for m in members])])

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.images import photograph_patches
 from vmfa_dask import MixtureModel, fit_local
-from vmfa_dask.em.settings import PAPER
+from vmfa_dask.run.settings import PAPER
 from vmfa_dask.values import Mixture
 
 

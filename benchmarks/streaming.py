@@ -17,9 +17,9 @@ from benchmarks.fits import peak_bytes, temporary_folder, warm_worker
 from benchmarks.machine import describe
 from benchmarks.report import Report
 from vmfa_dask import Fit, fit_distributed
-from vmfa_dask.em.plan import make_plan
-from vmfa_dask.em.rows import read_ahead
-from vmfa_dask.em.settings import PAPER, Settings
+from vmfa_dask.run.plan import make_plan
+from vmfa_dask.run.row_source import read_ahead
+from vmfa_dask.run.settings import PAPER, Settings
 from vmfa_dask.store.rows import ZarrRows
 
 _N_FEATURES = 3072

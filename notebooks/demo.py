@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from vmfa_dask import Fit, IterationRecord, MixtureModel, fit_distributed
-from vmfa_dask.em.threads import available_cores
+from vmfa_dask.runtime.threads import available_cores
 
 Pixels = NDArray[np.uint8]
 

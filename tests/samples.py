@@ -10,7 +10,7 @@ import zarr
 from numpy.typing import NDArray
 
 from vmfa_dask import MixtureModel
-from vmfa_dask.em.start import Start
+from vmfa_dask.run.start import Start
 from vmfa_dask.values import Mixture, NeighborGraph
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vmfa_dask.apply.inference import Bounds
     from vmfa_dask.apply.model import MixtureModel
-    from vmfa_dask.em.executor import SchedulerLost
-    from vmfa_dask.em.records import IterationRecord
-    from vmfa_dask.em.settings import Settings
-    from vmfa_dask.em.start import Start
+    from vmfa_dask.run.executor import SchedulerLost
+    from vmfa_dask.run.records import IterationRecord
+    from vmfa_dask.run.settings import Settings
+    from vmfa_dask.run.start import Start
     from vmfa_dask.service.checkpoints import RunStopped
     from vmfa_dask.service.detached import DetachedRun, attach
     from vmfa_dask.service.fit import fit_distributed, fit_local
@@ -50,11 +50,11 @@ _HOMES = {
     "fit_distributed": "service.fit",
     "fit_local": "service.fit",
     "MixtureModel": "apply.model",
-    "SchedulerLost": "em.executor",
+    "SchedulerLost": "run.executor",
     "RunStopped": "service.checkpoints",
-    "Settings": "em.settings",
-    "IterationRecord": "em.records",
-    "Start": "em.start",
+    "Settings": "run.settings",
+    "IterationRecord": "run.records",
+    "Start": "run.start",
     "Mixture": "values",
     "NeighborGraph": "values",
 }

@@ -211,7 +211,7 @@ WRONG: dict[str, tuple[str, Change, str]] = {
     "field": ("state.json", lambda v: v["records"][1].pop("seconds"), "record 1: the field 'seconds' is missing"),
     "unknown": ("state.json", lambda v: v.update(mood=1), "the field 'mood' is unknown"),
     "nan": ("state.json", lambda v: v["records"][1].update(free_energy=float("nan")), "free_energy is nan"),
-    "no version": ("state.json", lambda v: v.update(iteration=10**9), "posterior of version 1000000000, block 0 is"),
+    "no version": ("state.json", lambda v: v.update(iteration=10**9), "posterior of version 1000000000, group-00000"),
     "ranges": ("run.json", lambda v: v["plan"].update(groups=[[0, 60], [61, 120]]), "expected a range that begins at"),
     "no ranges": ("run.json", lambda v: v["plan"].update(groups=[]), "plan: groups is [], expected ranges"),
     "rows": ("run.json", lambda v: v["plan"].update(groups=[[0, 60]]), "its plan cuts 60, and n_rows is 120"),

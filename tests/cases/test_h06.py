@@ -17,7 +17,7 @@ import zarr
 from tests.kept import change
 from tests.samples import draw, make_mixture, parameters
 from vmfa_dask import MixtureModel, fit_local
-from vmfa_dask.em.start import Start
+from vmfa_dask.run.start import Start
 from vmfa_dask.store.arrays import describe, write_array
 from vmfa_dask.store.models import FORMAT_VERSION, load_mixture
 from vmfa_dask.store.strict import sealed

@@ -15,9 +15,9 @@ import zarr
 
 from tests.samples import draw, make_mixture, write_store
 from vmfa_dask import fit_local
-from vmfa_dask.em.plan import make_plan
-from vmfa_dask.em.rows import ArrayRows
-from vmfa_dask.em.settings import Settings
+from vmfa_dask.run.plan import make_plan
+from vmfa_dask.run.row_source import ArrayRows
+from vmfa_dask.run.settings import Settings
 from vmfa_dask.store.contents import stamps_of
 from vmfa_dask.store.rows import ZarrRows
 

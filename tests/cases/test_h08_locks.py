@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from tests.cases.ended_driver import OPTIONS, ROWS
 from vmfa_dask import fit_local
 from vmfa_dask.cluster import warmup
-from vmfa_dask.em.settings import Settings
+from vmfa_dask.run.settings import Settings
 from vmfa_dask.store.locks import held_lock
 from vmfa_dask.store.runs import RunFolder
 

@@ -20,7 +20,7 @@ from tests.clusters import local_cluster
 from tests.ports import free_port
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import DetachedRun, attach, fit_distributed, fit_local
-from vmfa_dask.em.numbers import plain
+from vmfa_dask.run.numbers import plain
 from vmfa_dask.service.inputs import make_settings
 from vmfa_dask.service.options import make_options
 

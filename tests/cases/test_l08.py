@@ -13,9 +13,9 @@ from distributed import Client
 
 from tests.clusters import local_cluster
 from vmfa_dask import Settings, fit_distributed
-from vmfa_dask.em.advice import Advice
-from vmfa_dask.em.plan import make_plan, projected_bytes
-from vmfa_dask.em.rows import ArrayRows
+from vmfa_dask.run.advice import Advice
+from vmfa_dask.run.plan import make_plan, projected_bytes
+from vmfa_dask.run.row_source import ArrayRows
 
 MIB = 2**20
 

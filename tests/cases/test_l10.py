@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from vmfa_dask import MixtureModel
-from vmfa_dask.em import threads
-from vmfa_dask.em.quotas import quota_of_cores
-from vmfa_dask.em.threads import available_cores
+from vmfa_dask.runtime import threads
+from vmfa_dask.runtime.quotas import quota_of_cores
+from vmfa_dask.runtime.threads import available_cores
 
 V1 = ("cpu,cpuacct", "cpuacct,cpu", "cpu")
 

@@ -12,8 +12,8 @@ from distributed import Client
 
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_distributed, fit_local
-from vmfa_dask.em.plan import make_plan, projected_bytes
-from vmfa_dask.em.settings import Settings
+from vmfa_dask.run.plan import make_plan, projected_bytes
+from vmfa_dask.run.settings import Settings
 from vmfa_dask.store.rows import ZarrRows
 
 ROWS = draw(make_mixture(3, 6, 1), 200, dtype="float64").astype(np.float16)

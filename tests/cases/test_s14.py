@@ -14,10 +14,10 @@ from tests.em.runs import make_context
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_distributed, fit_local
 from vmfa_dask.em import m_step
-from vmfa_dask.em.algorithm import Training
-from vmfa_dask.em.executor import SerialExecutor
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.state import RunState
+from vmfa_dask.run.algorithm import Training
+from vmfa_dask.run.executor import SerialExecutor
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.state import RunState
 
 ROWS = draw(make_mixture(4, 6, 1), 400, dtype="float32")
 OPTIONS: dict[str, Any] = {"n_components": 4, "n_factors": 1, "tol": 0.0, "max_iter": 12, "threads": 1}

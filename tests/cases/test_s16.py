@@ -19,7 +19,7 @@ import pytest
 
 import vmfa_dask
 from vmfa_dask.em.rows import read_only
-from vmfa_dask.memory import Memory
+from vmfa_dask.runtime.buffers import BufferPool
 
 SHAPE, KIND = (300, 1000), "float64"  # 2.4 MB: from the pool
 
@@ -63,7 +63,7 @@ HOLDS: dict[str, Callable[[np.ndarray], Any]] = {
 
 @pytest.mark.parametrize("hold", HOLDS.values(), ids=list(HOLDS))
 def test_memory_that_is_held_is_left_alone(hold: Callable[[np.ndarray], Any]) -> None:
-    memory = Memory()
+    memory = BufferPool()
     array = memory.empty(SHAPE, KIND)
     array[:] = 1.0
     place = address(array)
@@ -80,7 +80,7 @@ def test_memory_that_is_held_is_left_alone(hold: Callable[[np.ndarray], Any]) ->
     "copied", [np.copy, copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a)), np.ascontiguousarray]
 )
 def test_a_copy_has_memory_of_its_own(copied: Callable[[np.ndarray], np.ndarray]) -> None:
-    memory = Memory()
+    memory = BufferPool()
     array = memory.empty(SHAPE, KIND)
     array[:] = 3.0
     place, other = address(array), copied(array.T if copied is np.ascontiguousarray else array)
@@ -92,7 +92,7 @@ def test_a_copy_has_memory_of_its_own(copied: Callable[[np.ndarray], np.ndarray]
 
 
 def test_an_array_outlives_its_pool() -> None:
-    memory = Memory()
+    memory = BufferPool()
     array = memory.empty(SHAPE, KIND)
     array[:] = 2.0
     del memory
@@ -103,7 +103,7 @@ def test_an_array_outlives_its_pool() -> None:
 
 def test_arrays_that_the_collector_ends_inside_the_pool_do_no_harm() -> None:
     """The collector can run while the pool is locked: giving back must not wait for that lock."""
-    memory, done = Memory(), threading.Event()
+    memory, done = BufferPool(), threading.Event()
 
     def work() -> None:
         for _ in range(8):
@@ -117,7 +117,7 @@ def test_arrays_that_the_collector_ends_inside_the_pool_do_no_harm() -> None:
 
 
 def test_threads_that_pass_arrays_on_never_share_memory() -> None:
-    memory, failures = Memory(), []
+    memory, failures = BufferPool(), []
 
     def work(number: int) -> None:
         kept: list[np.ndarray] = []

@@ -16,7 +16,7 @@ from tornado.ioloop import PeriodicCallback
 from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, parameters
 from vmfa_dask import fit_distributed, fit_local
-from vmfa_dask.em.threads import Cores
+from vmfa_dask.runtime.threads import Cores
 
 ROWS = draw(make_mixture(20, 64, 3), 6000, dtype="float32")
 OPTIONS: dict[str, Any] = {
@@ -28,7 +28,7 @@ OPTIONS: dict[str, Any] = {
     "n_groups": 8,
 }
 # Where the work of a pass is written down; whoever waits for cores or for the pool stands elsewhere.
-COMPUTING = ("e_step.py", "m_step.py", "evaluation.py", "precision.py", "block.py")
+COMPUTING = ("e_step.py", "guided.py", "m_step.py", "evaluation.py", "packed.py", "row_block.py")
 
 
 def watch_threads() -> None:

@@ -19,7 +19,7 @@ from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture
 from vmfa_dask import fit_distributed, fit_local
 from vmfa_dask.cluster.warmup import warm_up
-from vmfa_dask.em.settings import Settings
+from vmfa_dask.run.settings import Settings
 
 LIMIT = 400 * 10**6
 N_CHUNKS, CHUNK_ROWS, N_FEATURES = 32, 16_384, 768  # 1.6 GB of float32

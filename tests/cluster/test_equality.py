@@ -12,7 +12,7 @@ from distributed import Client
 from tests.clusters import local_cluster
 from tests.samples import draw, images, make_mixture, parameters, write_store
 from vmfa_dask import Fit, fit_distributed, fit_local
-from vmfa_dask.em.storage import MOMENTS
+from vmfa_dask.addresses import MOMENTS
 from vmfa_dask.store.exchange import ExchangeFolder
 
 OPTIONS: dict[str, Any] = {"n_components": 12, "n_factors": 3, "neighborhood": 5, "max_iter": 6, "max_warmup_iter": 3}
@@ -72,7 +72,7 @@ def test_uniform_seeds_give_the_same_bytes(store: str, processes: Client) -> Non
 
 def test_component_blocks_give_the_same_bytes(store: str, in_process: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = fit_local(store, n_groups=10, **OPTIONS)
-    monkeypatch.setattr("vmfa_dask.em.plan._COMPONENT_BLOCK_BYTES", 5 * 8 * 5 * 75)
+    monkeypatch.setattr("vmfa_dask.run.plan._COMPONENT_BLOCK_BYTES", 5 * 8 * 5 * 75)
     parts = fit_distributed(store, n_groups=10, client=in_process, **OPTIONS)
     assert parameters(parts.model) == parameters(whole.model)
     np.testing.assert_array_equal([r.free_energy for r in parts.history], [r.free_energy for r in whole.history])
@@ -89,7 +89,7 @@ def test_moments_that_go_through_files_give_the_same_bytes(
         discard(folder, kind, version)
 
     monkeypatch.setattr(ExchangeFolder, "discard", remember)
-    monkeypatch.setattr("vmfa_dask.em.plan._COMPONENT_BLOCK_BYTES", 5 * 8 * 5 * 75)
+    monkeypatch.setattr("vmfa_dask.run.plan._COMPONENT_BLOCK_BYTES", 5 * 8 * 5 * 75)
     options = {**OPTIONS, "n_groups": 3}
     assert same(fit_distributed(store, client=processes, **options), fit_local(store, **options))
     assert forgotten, "no moments were in files"

@@ -21,7 +21,7 @@ from vmfa_dask.cluster.conditions import Conditions, check_processors
 from vmfa_dask.cluster.versions import version_here
 from vmfa_dask.cluster.watch import WorkerWatch
 from vmfa_dask.cluster.workers import ask
-from vmfa_dask.em.processor import Processor, how_to_agree, this_processor
+from vmfa_dask.kernels.processor import Processor, how_to_agree, this_processor
 from vmfa_dask.kernels.vector import _vector_unit
 from vmfa_dask.store.rows import ZarrRows
 

@@ -31,26 +31,27 @@ def slow_e_steps(mark: str) -> None:
     import os
     import time
 
-    from vmfa_dask.em import tasks, threads
+    from vmfa_dask.run.tasks import e_step
+    from vmfa_dask.runtime import threads
 
     threads.SECONDS_OF_WAITING = 0.2
-    known = tasks.PartialEStep.run
-    tasks.ran = []
+    known = e_step._evaluate_group
+    e_step.ran = []
 
-    def run(self: Any, *arguments: Any) -> Any:
-        tasks.ran.append(1)
+    def run(*arguments: Any) -> Any:
+        e_step.ran.append(1)
         while not os.path.exists(mark):
             time.sleep(0.05)
         time.sleep(1.0)
-        return known(self, *arguments)
+        return known(*arguments)
 
-    tasks.PartialEStep.run = run
+    e_step._evaluate_group = run
 
 
 def began() -> int:
-    from vmfa_dask.em import tasks
+    from vmfa_dask.run.tasks import e_step
 
-    return len(tasks.ran)
+    return len(e_step.ran)
 
 
 def test_groups_that_wait_go_to_a_worker_that_has_come(tmp_path: Path) -> None:

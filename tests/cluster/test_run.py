@@ -18,7 +18,7 @@ from vmfa_dask.cluster import context as contexts
 from vmfa_dask.cluster.executor import TOPIC
 from vmfa_dask.cluster.memory import check_memory, smallest_limit
 from vmfa_dask.cluster.workers import shares_process
-from vmfa_dask.em.tasks import PartialResult
+from vmfa_dask.run.handover import PartialResult
 from vmfa_dask.store.exchange import running_kernel
 from vmfa_dask.values import Moments, RowTally, Statistics
 

@@ -12,10 +12,10 @@ from dask.sizeof import sizeof
 from tests.em.runs import make_context
 from tests.samples import draw, make_mixture
 from vmfa_dask import fit_local
-from vmfa_dask.em.algorithm import Training
-from vmfa_dask.em.context import RunContext
-from vmfa_dask.em.executor import SerialExecutor
-from vmfa_dask.em.settings import INITIALIZERS, Settings
+from vmfa_dask.run.algorithm import Training
+from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.executor import SerialExecutor
+from vmfa_dask.run.settings import INITIALIZERS, Settings
 
 ROWS = draw(make_mixture(5, 40, 3), 700, dtype="float32")
 

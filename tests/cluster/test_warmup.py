@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from vmfa_dask.cluster import warmup
-from vmfa_dask.em.settings import Settings
+from vmfa_dask.run.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -77,8 +77,8 @@ from numba.core.dispatcher import Dispatcher
 import vmfa_dask.kernels as room
 from vmfa_dask import fit_local
 from vmfa_dask.cluster.warmup import warm_up
-from vmfa_dask.em import plan
-from vmfa_dask.em.settings import Settings
+from vmfa_dask.run import plan
+from vmfa_dask.run.settings import Settings
 
 def known():
     modules = [importlib.import_module(f"vmfa_dask.kernels.{m.name}") for m in pkgutil.iter_modules(room.__path__)]

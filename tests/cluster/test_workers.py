@@ -11,7 +11,7 @@ from distributed.comm.core import CommClosedError
 
 from vmfa_dask.cluster.watch import WorkerWatch
 from vmfa_dask.cluster.workers import naming_a_lost_scheduler, workers_of
-from vmfa_dask.em.executor import SchedulerLost
+from vmfa_dask.run.executor import SchedulerLost
 
 
 def client_that_knows(answers: list[dict[str, Any]], status: str) -> Any:

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vmfa_dask.em.algorithm import Training
-from vmfa_dask.em.context import RunContext
-from vmfa_dask.em.executor import SerialExecutor
-from vmfa_dask.em.plan import make_plan
-from vmfa_dask.em.rows import ArrayRows
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.start import Start
-from vmfa_dask.em.state import RunState
-from vmfa_dask.em.storage import MemoryStorage
-from vmfa_dask.em.threads import Cores
+from vmfa_dask.run.algorithm import Training
+from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.executor import SerialExecutor
+from vmfa_dask.run.plan import make_plan
+from vmfa_dask.run.row_source import ArrayRows
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.start import Start
+from vmfa_dask.run.state import RunState
+from vmfa_dask.run.storage import MemoryStorage
+from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Mixture
 
 

@@ -12,14 +12,17 @@ import pytest
 
 from tests.em.runs import assert_same_parameters, free_energies, make_context, train
 from tests.samples import draw, make_mixture, make_start
-from vmfa_dask.em import tasks
-from vmfa_dask.em.context import RunContext, Step
-from vmfa_dask.em.executor import SerialExecutor
-from vmfa_dask.em.iteration import run_pass
-from vmfa_dask.em.m_step import merge
-from vmfa_dask.em.plan import Plan
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.start import write_given_start
+from vmfa_dask import addresses
+from vmfa_dask.em.statistics import merge
+from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.executor import SerialExecutor
+from vmfa_dask.run.handover import PartialResult
+from vmfa_dask.run.passes import run_pass
+from vmfa_dask.run.plan import Plan
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.start import write_given_start
+from vmfa_dask.run.step import Step
+from vmfa_dask.run.tasks.e_step import run_e_step
 from vmfa_dask.values import Statistics
 
 SETTINGS = Settings.paper(
@@ -29,12 +32,12 @@ ROWS = draw(make_mixture(8, 9, 3, spread=2.0), 700)
 STEP = Step(iteration=0, parameters=0, graph=0, search=True, update=True)
 
 
-def parts(plan: Plan) -> tuple[RunContext, list[tasks.PartialResult]]:
+def parts(plan: Plan) -> tuple[RunContext, list[PartialResult]]:
     """Partial E-steps of all groups of a plan, from one start."""
     context = make_context(ROWS, SETTINGS)
     context.plan = plan
     write_given_start(context.storage, SETTINGS, plan, make_start(make_mixture(8, 9, 3, seed=4, spread=2.0), 700, 3, 4))
-    return context, [tasks.run_e_step(context, group, STEP) for group in range(len(plan.groups))]
+    return context, [run_e_step(context, group, STEP) for group in range(len(plan.groups))]
 
 
 def plan(edges: list[int], block_rows: int, tile_rows: int, components: int = 8) -> Plan:
@@ -67,11 +70,15 @@ def test_any_cut_of_the_rows_gives_the_same_sums(cut: Plan) -> None:
     assert sum(tally.free_energy for tally in tallies) == pytest.approx(whole.tally.free_energy, rel=1e-12)
 
 
+def kept(context: RunContext, group: int) -> np.ndarray:
+    return context.storage.read(addresses.posterior(1, group))["components"]
+
+
 def test_posteriors_do_not_depend_on_the_cut() -> None:
     one, _ = parts(plan([0, 700], 700, 700))
     three, _ = parts(plan([0, 233, 466, 700], 100, 30))
-    pieces = [tasks.load_posterior(three, group, 1) for group in range(3)]
-    np.testing.assert_array_equal(np.concatenate(pieces), tasks.load_posterior(one, 0, 1))
+    pieces = [kept(three, group) for group in range(3)]
+    np.testing.assert_array_equal(np.concatenate(pieces), kept(one, 0))
 
 
 def test_merging_is_associative_and_commutative() -> None:
@@ -158,7 +165,7 @@ def test_rows_that_are_lost_or_counted_twice_stop_the_run(fault: str, message: s
 
 def test_a_task_that_runs_twice_changes_nothing() -> None:
     context, (first,) = parts(plan([0, 700], 700, 700))
-    kept = tasks.load_posterior(context, 0, 1).copy()
-    again = tasks.run_e_step(context, 0, STEP)
+    before = kept(context, 0).copy()
+    again = run_e_step(context, 0, STEP)
     assert_equal(again.statistics[0], first.statistics[0], 0.0)
-    np.testing.assert_array_equal(tasks.load_posterior(context, 0, 1), kept)
+    np.testing.assert_array_equal(kept(context, 0), before)

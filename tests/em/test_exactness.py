@@ -10,7 +10,7 @@ import pytest
 from tests.em.runs import assert_same_parameters, free_energies, make_context, train
 from tests.samples import draw, exact_start, make_mixture, make_start
 from tests.twins.mixture import Dense, log_densities, textbook_em
-from vmfa_dask.em.settings import Settings
+from vmfa_dask.run.settings import Settings
 from vmfa_dask.values import Mixture
 
 ITERATIONS = 10

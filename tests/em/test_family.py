@@ -12,9 +12,9 @@ from tests.em.runs import free_energies, make_context, train
 from tests.samples import draw, exact_start, make_mixture, parameters
 from tests.twins.mixture import Dense, constrained, log_densities, textbook_em
 from vmfa_dask import fit_distributed, fit_local
-from vmfa_dask.em.settings import Settings
 from vmfa_dask.em.splitting import draw_donors, split_neighbors, split_parameters
-from vmfa_dask.em.start import Start
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.start import Start
 from vmfa_dask.values import Mixture, NeighborGraph
 
 ROWS = draw(make_mixture(5, 8, 3, spread=2.0), 500)

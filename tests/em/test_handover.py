@@ -12,11 +12,14 @@ import pytest
 
 from tests.em.runs import free_energies, make_context, train
 from tests.samples import draw, make_mixture, make_start
-from vmfa_dask.em import tasks
-from vmfa_dask.em.context import RunContext, Step
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.start import write_given_start
-from vmfa_dask.em.storage import MOMENTS
+from vmfa_dask import addresses
+from vmfa_dask.addresses import MOMENTS, Address
+from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.start import write_given_start
+from vmfa_dask.run.step import Step
+from vmfa_dask.run.tasks.e_step import run_e_step
+from vmfa_dask.run.tasks.m_step import update_block
 from vmfa_dask.store import exchange
 from vmfa_dask.store.exchange import ExchangeFolder, running_kernel
 
@@ -34,12 +37,12 @@ class Folder(ExchangeFolder):
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         self.reuse_files()
-        self.written: list[tuple[int, int]] = []
+        self.written: list[Address] = []
 
-    def write(self, kind: str, version: int, block: int, arrays: Any) -> None:
-        if kind == MOMENTS:
-            self.written.append((version, block))
-        super().write(kind, version, block, arrays)
+    def write(self, address: Address, arrays: Any) -> None:
+        if address.kind == MOMENTS:
+            self.written.append(address)
+        super().write(address, arrays)
 
 
 def context_with(storage: Folder | None, n_groups: int = N_GROUPS, settings: Settings = SETTINGS) -> RunContext:
@@ -57,7 +60,12 @@ def test_moments_in_files_change_no_bit(tmp_path: Path, precision: str) -> None:
     for name in ("weights", "means", "loadings", "noise_variances"):
         np.testing.assert_array_equal(getattr(found, name), getattr(known, name))
     training = [record.iteration for record in state.records if record.phase == "training"]
-    expected = [(iteration, block) for iteration in training for block in range(N_GROUPS * len(BLOCKS))]
+    expected = [
+        addresses.moments(iteration, group, block)
+        for iteration in training
+        for group in range(N_GROUPS)
+        for block in range(len(BLOCKS))
+    ]
     assert folder.written == expected
     assert not folder.place.children(MOMENTS), "moments go away with their pass"
 
@@ -99,11 +107,11 @@ def test_another_machine_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                 with monkeypatch.context() as other:
                     other.setattr(exchange, "running_kernel", lambda: "another")
                     ExchangeFolder(str(tmp_path))
-            results.append(tasks.run_e_step(context, group, step))
+            results.append(run_e_step(context, group, step))
         if storage is not None:
             assert [result.stored for result in results] == [(0, 0), (0, 1), None, None, None]
         for block in range(len(BLOCKS)):
-            tasks.update_block(context, block, step, *results)
+            update_block(context, block, step, *results)
         found.append(context.mixture(1))
     for name in ("weights", "means", "loadings", "noise_variances"):
         np.testing.assert_array_equal(getattr(found[0], name), getattr(found[1], name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vmfa_dask.em.moves import propose_moves, split_gain
+from vmfa_dask.seeding.moves import propose_moves, split_gain
 
 
 def log_joints(x: np.ndarray, means: np.ndarray, variances: np.ndarray) -> np.ndarray:

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from tests.samples import make_mixture
-from vmfa_dask.em.records import IterationRecord
-from vmfa_dask.em.rows import ArrayRows, gather, non_finite_row, read_ahead, refuse_non_finite, working_rows
-from vmfa_dask.em.storage import MemoryStorage
-from vmfa_dask.em.threads import Cores
+from vmfa_dask import addresses
+from vmfa_dask.em.rows import working_rows
+from vmfa_dask.run.records import IterationRecord
+from vmfa_dask.run.row_source import ArrayRows, gather, non_finite_row, read_ahead, refuse_non_finite
+from vmfa_dask.run.storage import MemoryStorage
+from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Mixture, NeighborGraph, RowTally
 
 
@@ -151,15 +153,15 @@ def test_one_task_computes_at_a_time() -> None:
 
 def test_memory_storage() -> None:
     storage = MemoryStorage()
-    storage.write("parameters", 1, 0, {"a": np.arange(3)})
-    storage.write("parameters", 2, 0, {"a": np.arange(4)})
-    np.testing.assert_array_equal(storage.read("parameters", 1, 0)["a"], [0, 1, 2])
-    assert not storage.read("parameters", 1, 0)["a"].flags.writeable
+    storage.write(addresses.parameters(1, 0), {"a": np.arange(3)})
+    storage.write(addresses.parameters(2, 0), {"a": np.arange(4)})
+    np.testing.assert_array_equal(storage.read(addresses.parameters(1, 0))["a"], [0, 1, 2])
+    assert not storage.read(addresses.parameters(1, 0))["a"].flags.writeable
     storage.discard("parameters", 1)
     storage.discard("parameters", 9)
     with pytest.raises(KeyError):
-        storage.read("parameters", 1, 0)
-    assert len(storage.read("parameters", 2, 0)["a"]) == 4
+        storage.read(addresses.parameters(1, 0))
+    assert len(storage.read(addresses.parameters(2, 0))["a"]) == 4
 
 
 def test_mixtures_are_checked_and_frozen() -> None:

@@ -12,9 +12,10 @@ from sklearn.metrics import adjusted_rand_score
 
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_distributed, fit_local
-from vmfa_dask.em import defaults, pilot
-from vmfa_dask.em.sample import sampled_rows
-from vmfa_dask.em.settings import Settings
+from vmfa_dask.run import defaults
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.starts import pilot
+from vmfa_dask.seeding.sample import sampled_rows
 
 
 def blobs(n_groups: int, n_features: int, seed: int, n: int = 3000) -> tuple[np.ndarray, np.ndarray]:

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from vmfa_dask.em.plan import BLOCK_BYTES, make_plan, projected_bytes
-from vmfa_dask.em.rows import ArrayRows
-from vmfa_dask.em.settings import Settings
+from vmfa_dask.run.plan import BLOCK_BYTES, make_plan, projected_bytes
+from vmfa_dask.run.row_source import ArrayRows
+from vmfa_dask.run.settings import Settings
 
 
 class Shape:

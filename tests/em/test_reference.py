@@ -10,7 +10,7 @@ import pytest
 from distributed import Client
 
 from vmfa_dask import Fit, fit_distributed, fit_local
-from vmfa_dask.em.start import Start
+from vmfa_dask.run.start import Start
 from vmfa_dask.values import Mixture, NeighborGraph
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -13,12 +13,13 @@ from sklearn.decomposition import FactorAnalysis
 from tests.em.runs import make_context, train
 from tests.samples import draw, images, make_mixture
 from tests.twins.seeding import proposal, squared_distances, third_seed
-from vmfa_dask.em.context import RunContext
-from vmfa_dask.em.executor import SerialExecutor
-from vmfa_dask.em.initialization import initialize
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.start import initial_components
-from vmfa_dask.em.storage import GRAPH, PARAMETERS, POSTERIOR, START
+from vmfa_dask import addresses
+from vmfa_dask.addresses import GRAPH, PARAMETERS, POSTERIOR, START
+from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.executor import SerialExecutor
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.start import initial_components
+from vmfa_dask.run.starts.initialization import initialize
 
 LEVEL = 1e-3
 
@@ -29,7 +30,7 @@ def seeded(rows: np.ndarray, settings: Settings, n_groups: int | None = None) ->
 
 
 def rows_of(context: RunContext) -> np.ndarray:
-    return context.storage.read(START, 0, 1)["seed_rows"]
+    return context.storage.read(addresses.seeds())["seed_rows"]
 
 
 @pytest.mark.parametrize("method", ["afkmc2", "uniform", "k-means++"])
@@ -204,7 +205,7 @@ def clusters(data: np.ndarray, **numbers: Any) -> tuple[RunContext, np.ndarray]:
     settings = Settings.paper(6, 2, init_params="k-means+fa", precision="float64", tol=0.0, random_state=1, **numbers)
     context, n_distinct = seeded(data, settings, n_groups=3)
     assert n_distinct == 6
-    kept = [context.storage.read(POSTERIOR, 0, g)["components"] for g in range(len(context.plan.groups))]
+    kept = [context.storage.read(addresses.posterior(0, g))["components"] for g in range(len(context.plan.groups))]
     return context, np.concatenate(kept)
 
 
@@ -232,7 +233,7 @@ def test_kmeans_fa_keeps_the_cluster_and_fills_the_rest() -> None:
     assert kept.shape == (600, 3)
     assert (np.sort(kept, axis=1)[:, 1:] > np.sort(kept, axis=1)[:, :-1]).all()
     assert len(np.unique(kept[:, 1])) == 6
-    kinds = {kind for kind, *_ in context.storage._arrays}  # type: ignore[attr-defined]
+    kinds = {address.kind for address in context.storage._arrays}  # type: ignore[attr-defined]
     assert kinds == {START, PARAMETERS, GRAPH, POSTERIOR}
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from vmfa_dask.em.settings import Settings
+from vmfa_dask.run.settings import Settings
 
 
 def test_the_paper_has_a_name() -> None:

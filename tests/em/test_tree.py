@@ -11,13 +11,17 @@ import pytest
 
 from tests.em.runs import make_context
 from tests.samples import draw, make_mixture, make_start
-from vmfa_dask.em import tasks
-from vmfa_dask.em.context import RunContext, Step
-from vmfa_dask.em.executor import SerialExecutor
-from vmfa_dask.em.initialization import initialize
-from vmfa_dask.em.iteration import run_pass
-from vmfa_dask.em.plan import FAN_IN, levels_above_merging
-from vmfa_dask.em.settings import Settings
+from vmfa_dask.run import passes
+from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.executor import SerialExecutor
+from vmfa_dask.run.handover import PartialResult
+from vmfa_dask.run.passes import run_pass
+from vmfa_dask.run.plan import FAN_IN, levels_above_merging
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.starts.initialization import initialize
+from vmfa_dask.run.step import Step
+from vmfa_dask.run.tasks.e_step import run_e_step
+from vmfa_dask.run.tasks.m_step import BlockReport
 
 ROWS = draw(make_mixture(5, 8, 3), 700, dtype="float32")
 
@@ -28,7 +32,7 @@ STEP = Step(iteration=0, parameters=0, graph=0, search=True, update=True)
 class Held:
     """A handle of a partial result."""
 
-    def __init__(self, value: tasks.PartialResult) -> None:
+    def __init__(self, value: PartialResult) -> None:
         self.value = value
 
 
@@ -45,7 +49,7 @@ class Counting(SerialExecutor):
         """Handles of partial results in place of these."""
         plain = [a.value if isinstance(a, Held) else a for a in arguments]
         found = super().submit(name, index, function, *plain)
-        if not isinstance(found, tasks.PartialResult):
+        if not isinstance(found, PartialResult):
             return found
         handle = Held(found)
         self.held.add(handle)
@@ -89,15 +93,15 @@ def in_a_tree(parts: Sequence[np.ndarray], dtype: str) -> np.ndarray:
 @pytest.mark.parametrize("n_groups", [7, 9, 17, 64, 65, 73, 520])
 def test_sums_are_those_of_a_tree(n_groups: int, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     executor = executor_of(n_groups, precision)
-    leaves = [tasks.run_e_step(executor.context, g, STEP).statistics[0].moments for g in range(n_groups)]
-    seen: list[tuple[tasks.PartialResult, ...]] = []
+    leaves = [run_e_step(executor.context, g, STEP).statistics[0].moments for g in range(n_groups)]
+    seen: list[tuple[PartialResult, ...]] = []
 
-    def update(context: RunContext, block: int, step: Step, *results: tasks.PartialResult) -> tasks.BlockReport:
+    def update(context: RunContext, block: int, step: Step, *results: PartialResult) -> BlockReport:
         seen.append(results)
         return known(context, block, step, *results)
 
-    known = tasks.update_block
-    monkeypatch.setattr(tasks, "update_block", update)
+    known = passes.update_block
+    monkeypatch.setattr(passes, "update_block", update)
     run_pass(executor, STEP)
     (results,) = seen
     for name, dtype in (("counts", "float64"), ("factor_moments", "float64"), ("moments", precision)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from vmfa_dask.em.threads import Cores, _turns
+from vmfa_dask.runtime.threads import Cores, _turns
 
 SECONDS = 20.0
 

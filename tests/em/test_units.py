@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vmfa_dask.em.units import Survey
 from vmfa_dask.kernels import survey
+from vmfa_dask.seeding.survey import Survey
 
 
 def surveyed(rows: np.ndarray) -> Survey:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vmfa_dask.em.precision import Precision, derive
+from vmfa_dask.em.packed import PackedMixture, pack_mixture
 from vmfa_dask.em.rows import read_only
-from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels.log_joints import log_joints
 from vmfa_dask.kernels.moments import component_moments
+from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Float64, Int32, Int64, Mixture, Moments
 
 
@@ -25,7 +25,7 @@ def grouped(owners: NDArray[Any], rows: NDArray[Any], n_components: int) -> tupl
 def evaluate(mixture: Mixture, rows: NDArray[Any], members: Int32, indptr: Int64, n_threads: int = 1) -> Float64:
     """Log-joints of grouped pairs of rows and components."""
     cores = Cores(n_threads)
-    p, rows = derive(mixture, cores), read_only(rows)
+    p, rows = pack_mixture(mixture, cores), read_only(rows)
     joints = np.full(len(members), np.nan)
     cores.run(
         lambda a, b: log_joints(
@@ -63,10 +63,10 @@ def sum_moments(
     totals: Moments,
     n_threads: int = 1,
     add: bool = True,
-) -> Precision:
+) -> PackedMixture:
     """Moments of grouped pairs with responsibilities `weights`, added to `totals` or written over them."""
     cores = Cores(n_threads)
-    p, rows = derive(mixture, cores), read_only(rows)
+    p, rows = pack_mixture(mixture, cores), read_only(rows)
     cores.run(
         lambda a, b: component_moments(
             rows,

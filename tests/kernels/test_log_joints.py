@@ -9,10 +9,10 @@ from tests.kernels.calls import evaluate, grouped
 from tests.samples import draw, make_mixture
 from tests.twins.mixture import Dense, log_joint
 from vmfa_dask.em import evaluation
-from vmfa_dask.em.precision import derive
+from vmfa_dask.em.packed import pack_mixture
 from vmfa_dask.em.rows import read_only
-from vmfa_dask.em.threads import Cores
-from vmfa_dask.memory import Memory
+from vmfa_dask.runtime.buffers import BufferPool
+from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Mixture
 
 # A log-joint is right to this part of ½ Σ t²/σ² plus its constants.
@@ -92,7 +92,7 @@ def ill_conditioned() -> Mixture:
 
 def test_cancelling_components_are_evaluated_precisely() -> None:
     mixture = ill_conditioned()
-    assert derive(mixture, Cores(1)).precise_slot.tolist() == [0, -1]
+    assert pack_mixture(mixture, Cores(1)).precise_slot.tolist() == [0, -1]
     rows = draw(mixture, 50, dtype="float32")
     members, indptr = grouped(np.repeat([0, 1], 50), np.tile(np.arange(50), 2), 2)
     joints, _ = expected(mixture, rows, members, indptr)
@@ -152,9 +152,9 @@ def test_all_joints_are_those_of_all_pairs(n_factors: int, n_threads: int, monke
     mixture = Mixture(mixture.weights, mixture.means, mixture.loadings, narrow)
     rows = read_only(draw(mixture, 101, dtype="float32"))
     cores = Cores(n_threads)
-    precision = derive(mixture, cores)
+    precision = pack_mixture(mixture, cores)
     assert not n_factors or (precision.precise_slot >= 0).any()
     members, indptr = grouped(np.repeat(np.arange(6), 101), np.tile(np.arange(101), 6), 6)
-    for memory in (None, Memory()):
+    for memory in (None, BufferPool()):
         found = evaluation.evaluate_all_joints(rows, precision, cores, memory)
         np.testing.assert_array_equal(found.ravel(), evaluate(mixture, rows, members, indptr))

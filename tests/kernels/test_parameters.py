@@ -9,10 +9,10 @@ from tests.kernels.calls import grouped, sum_moments, zeros
 from tests.samples import draw, make_mixture
 from tests.twins.mixture import Dense, textbook_m_step
 from vmfa_dask.apply.model import MixtureModel
-from vmfa_dask.em.precision import derive
+from vmfa_dask.em.packed import pack_mixture
 from vmfa_dask.em.rows import read_only
-from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels.parameters import add_posterior_covariances, factorize, maximize
+from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Mixture, Moments
 
 
@@ -49,7 +49,7 @@ def test_factorize_survives_loadings_that_swamp_the_noise() -> None:
 )
 def test_packed_parameters(precision: str, n_factors: int, n_features: int) -> None:
     mixture = make_mixture(6, n_features, n_factors, dtype=precision)
-    dense, p = Dense.of(mixture), derive(mixture, Cores(2))
+    dense, p = Dense.of(mixture), pack_mixture(mixture, Cores(2))
     lanes = p.packed.shape[3]
     assert p.packed.shape == (6, -(-n_features // lanes), n_factors + 2, lanes)
     assert p.packed.dtype == np.dtype(precision)

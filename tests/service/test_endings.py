@@ -155,7 +155,7 @@ def test_before_the_first_pass_only_time_is_lost(monkeypatch: pytest.MonkeyPatch
         raise MemoryError("no room")
 
     fit_local(ROWS, **OPTIONS)  # compiling makes a tiny fit, which begins, too
-    monkeypatch.setattr("vmfa_dask.em.algorithm.initialize", fail)
+    monkeypatch.setattr("vmfa_dask.run.algorithm.initialize", fail)
     with pytest.raises(MemoryError) as raised:
         fit_local(ROWS, **OPTIONS)
     (note,) = raised.value.__notes__

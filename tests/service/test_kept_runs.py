@@ -21,8 +21,8 @@ from tests.clusters import local_cluster
 from tests.kept import as_format_1
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import IterationRecord, fit_distributed, fit_local
-from vmfa_dask.em import plan
-from vmfa_dask.em.processor import this_processor
+from vmfa_dask.kernels.processor import this_processor
+from vmfa_dask.run import plan
 
 ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")
 OPTIONS: dict[str, Any] = {
@@ -135,7 +135,7 @@ def test_a_setting_that_came_later_counts_when_it_is_chosen(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("gone", "message"),
     [
-        ("versions/posterior/*/00001", "posterior of version 4, block 1 is missing; the run is incomplete"),
+        ("versions/posterior/*/00001", "posterior of version 4, group-00001 is missing; the run is incomplete"),
         ("versions/parameters/*/00000/weights", "the array 'weights' is missing; the file is incomplete"),
         ("versions/graph/*/00000/neighbors/zarr.json", "the array 'neighbors' is missing; the file is incomplete"),
         ("run.json", "run.json is missing beside state.json; the run is damaged"),

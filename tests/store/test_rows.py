@@ -12,6 +12,7 @@ import pytest
 import zarr
 
 from tests.samples import images, write_store
+from vmfa_dask import addresses
 from vmfa_dask.store.compressed import CompressedFiles
 from vmfa_dask.store.opening import open_array
 from vmfa_dask.store.places import FolderPlace
@@ -135,29 +136,31 @@ def test_storage_of_versions(tmp_path: Path) -> None:
         "loadings": np.zeros((5, 0, 3), np.float32),
         "ids": np.arange(6, dtype=np.int32),
     }
-    storage.write("parameters", 3, 1, arrays)
+    storage.write(addresses.parameters(3, 1), arrays)
     elsewhere = ZarrStorage(FolderPlace(str(tmp_path / "run")))
-    found = elsewhere.read("parameters", 3, 1)
+    found = elsewhere.read(addresses.parameters(3, 1))
     assert sorted(found) == sorted(arrays)
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array)
         assert found[name].dtype == array.dtype
         assert not found[name].flags.writeable
-    for missing in (("parameters", 3, 0), ("parameters", 2, 1), ("graph", 3, 1)):
+    absent = (addresses.parameters(3, 0), addresses.parameters(2, 1), addresses.graph(3, 1))
+    for missing in absent:
         with pytest.raises(KeyError):
-            storage.read(*missing)
+            storage.read(missing)
     storage.discard("parameters", 3)
     storage.discard("parameters", 4)
     with pytest.raises(KeyError):
-        elsewhere.read("parameters", 3, 1)
+        elsewhere.read(addresses.parameters(3, 1))
 
 
 def test_versions_are_written_once_and_whole(tmp_path: Path) -> None:
     storage = ZarrStorage(FolderPlace(str(tmp_path / "run")))
     neighbors = np.arange(1000, dtype=np.int32).reshape(100, 10)
     with ThreadPoolExecutor(6) as pool:  # the same task, running several times at once
-        list(pool.map(lambda _: storage.write("graph", 0, 0, {"neighbors": neighbors}), range(6)))
-    np.testing.assert_array_equal(storage.read("graph", 0, 0)["neighbors"], neighbors)
-    storage.write("graph", 0, 0, {"neighbors": np.zeros_like(neighbors)})
-    np.testing.assert_array_equal(storage.read("graph", 0, 0)["neighbors"], neighbors)
-    assert [path.name for path in (tmp_path / "run" / "graph" / "000000").iterdir() if path.is_dir()] == ["00000"]
+        list(pool.map(lambda _: storage.write(addresses.graph(0, 0), {"neighbors": neighbors}), range(6)))
+    np.testing.assert_array_equal(storage.read(addresses.graph(0, 0))["neighbors"], neighbors)
+    storage.write(addresses.graph(0, 0), {"neighbors": np.zeros_like(neighbors)})
+    np.testing.assert_array_equal(storage.read(addresses.graph(0, 0))["neighbors"], neighbors)
+    version = tmp_path / "run" / "graph" / "000000"
+    assert [path.name for path in version.iterdir() if path.is_dir()] == ["components-00000"]

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from vmfa_dask.apply.joints import ExactJoints
-from vmfa_dask.em.rows import ArrayRows, Rows, RowSource, read_ahead, refuse_non_finite
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.threads import Cores, available_cores
+from vmfa_dask.em.rows import Rows
+from vmfa_dask.run.row_source import ArrayRows, RowSource, read_ahead, refuse_non_finite
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.runtime.threads import Cores, available_cores
 from vmfa_dask.store.dask_rows import DaskRows
 from vmfa_dask.store.gate import Lazy, Stored, admit, check_layout, shapes_of_rows
 from vmfa_dask.store.rows import ZarrRows

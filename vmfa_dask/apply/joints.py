@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmfa_dask.em.evaluation import evaluate_all_joints
-from vmfa_dask.em.precision import Precision, derive
+from vmfa_dask.em.packed import PackedMixture, pack_mixture
 from vmfa_dask.em.rows import Rows, is_exact, read_only, working_rows
-from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels.log_joints import LOST, mark_doubts, whitened_squares
+from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Float64, Int64, Mixture
 
 # A distance carries at most this part of Σ t²/σ² as an error: float32 sums were seen to be off by 3.4e-7.
@@ -113,7 +113,7 @@ class _Kernels:
 
     def __init__(self, mixture: Mixture, cores: Cores) -> None:
         self.mixture, self.cores = mixture, cores
-        self.precision: Precision = derive(mixture, cores)
+        self.precision: PackedMixture = pack_mixture(mixture, cores)
         p, rounding = self.precision, _ROUNDING[mixture.means.dtype.name]
         self._narrow = mixture.means.dtype == np.float32
         # Of components that are packed in float64, float32 gives the distances that have kept their digits, if any.

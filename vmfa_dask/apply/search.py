@@ -7,17 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from vmfa_dask.em.algorithm import Training
-from vmfa_dask.em.context import RunContext
-from vmfa_dask.em.executor import SerialExecutor
-from vmfa_dask.em.plan import make_plan
-from vmfa_dask.em.ranges import BeyondPrecision
-from vmfa_dask.em.rows import RowSource
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.start import Start
-from vmfa_dask.em.state import DONE, RunState
-from vmfa_dask.em.storage import POSTERIOR, MemoryStorage
-from vmfa_dask.em.threads import Cores, available_cores
+from vmfa_dask import addresses
+from vmfa_dask.run.algorithm import Training
+from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.executor import SerialExecutor
+from vmfa_dask.run.plan import make_plan
+from vmfa_dask.run.row_checks import BeyondPrecision
+from vmfa_dask.run.row_source import RowSource
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.start import Start
+from vmfa_dask.run.state import DONE, RunState
+from vmfa_dask.run.storage import MemoryStorage
+from vmfa_dask.runtime.threads import Cores, available_cores
 from vmfa_dask.values import Int32, Mixture
 
 # Without M-steps only random candidates lead rows on that no neighbour leads: with one of them and the tolerance of a
@@ -61,11 +62,11 @@ def _search(start: Start, rows: RowSource, settings: Settings) -> float:
 
     def keep(state: RunState) -> None:
         if state.phase == DONE:
-            groups = range(len(context.plan.groups))
-            found.extend(context.storage.read(POSTERIOR, state.iteration, group)["components"] for group in groups)
+            kept = [addresses.posterior(state.iteration, group) for group in range(len(context.plan.groups))]
+            found.extend(context.storage.read(address)["components"] for address in kept)
 
     state = Training(SerialExecutor(context), on_state=keep).run(start)
-    derived = context.precision(state.parameters)
+    derived = context.packed(state.parameters)
     plain = derived.conditions.max() <= _LARGEST_CONDITION and not len(derived.packed_precise)
     if settings.precision == "float64" or plain:
         return state.records[-1].free_energy

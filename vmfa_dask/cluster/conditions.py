@@ -15,8 +15,8 @@ from distributed import Client, get_worker
 from vmfa_dask.cluster.memory import room_for_cache
 from vmfa_dask.cluster.versions import version_here
 from vmfa_dask.cluster.workers import ask
-from vmfa_dask.em.processor import Processor, how_to_agree, this_processor
-from vmfa_dask.em.rows import RowSource
+from vmfa_dask.kernels.processor import Processor, how_to_agree, this_processor
+from vmfa_dask.run.row_source import RowSource
 from vmfa_dask.store.rows import ZarrRows
 
 logger = logging.getLogger(__name__)

@@ -20,10 +20,10 @@ from vmfa_dask.cluster.conditions import Conditions
 from vmfa_dask.cluster.leases import watch_leases
 from vmfa_dask.cluster.queues import go_where_nothing_waits
 from vmfa_dask.cluster.warmup import warm_up
-from vmfa_dask.em.context import RunContext
-from vmfa_dask.em.plan import Plan
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.threads import Cores
+from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.plan import Plan
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.store.exchange import exchange_at
 from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.tables import Origin
@@ -140,5 +140,5 @@ def _keep(run: str, context: RunContext) -> RunContext:
 
 
 def run_task(reference: RunReference, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run one task of `em.tasks` in this process."""
+    """Run one task of `run.tasks` in this process."""
     return function(context_of(reference), *arguments)

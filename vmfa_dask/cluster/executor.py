@@ -19,10 +19,10 @@ from vmfa_dask.cluster.leases import take_lease
 from vmfa_dask.cluster.pauses import PauseWatch
 from vmfa_dask.cluster.watch import WorkerWatch
 from vmfa_dask.cluster.workers import check_connection, naming_a_lost_scheduler
-from vmfa_dask.em.executor import SchedulerLost
-from vmfa_dask.em.plan import Plan
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.storage import Storage
+from vmfa_dask.run.executor import SchedulerLost
+from vmfa_dask.run.plan import Plan
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.storage import Storage
 
 TOPIC = "vmfa-dask"
 # By how much a task comes after the one before it: less than one for any number of tasks.

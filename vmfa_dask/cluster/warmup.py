@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from vmfa_dask.em.algorithm import Training
-from vmfa_dask.em.compiled import cache_folder
-from vmfa_dask.em.context import RunContext
-from vmfa_dask.em.executor import SerialExecutor
-from vmfa_dask.em.plan import make_plan
-from vmfa_dask.em.rows import ArrayRows
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.storage import MemoryStorage
-from vmfa_dask.em.threads import Cores
+from vmfa_dask.kernels.compile import cache_folder
+from vmfa_dask.run.algorithm import Training
+from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.executor import SerialExecutor
+from vmfa_dask.run.plan import make_plan
+from vmfa_dask.run.row_source import ArrayRows
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.storage import MemoryStorage
+from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.store.locks import held_lock
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from distributed import Client
 from vmfa_dask.cluster.conditions import check_processors
 from vmfa_dask.cluster.versions import check_versions
 from vmfa_dask.cluster.workers import LOSSES, naming_a_lost_scheduler, workers_of
-from vmfa_dask.em.executor import SchedulerLost
+from vmfa_dask.run.executor import SchedulerLost
 
 logger = logging.getLogger(__name__)
 

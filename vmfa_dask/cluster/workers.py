@@ -15,7 +15,7 @@ from typing import Any
 from distributed import CancelledError, Client, TimeoutError
 from distributed.comm.core import CommClosedError
 
-from vmfa_dask.em.executor import SchedulerLost
+from vmfa_dask.run.executor import SchedulerLost
 
 logger = logging.getLogger(__name__)
 

@@ -1,15 +1,15 @@
-"""Kernels that take one component after the other, spread over the cores. May import: values, kernels, em."""
+"""Kernels that take one component after the other, spread over the cores. May import: values, kernels, runtime, em."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from vmfa_dask.em.precision import Precision
+from vmfa_dask.em.packed import PackedMixture
 from vmfa_dask.em.rows import Rows
-from vmfa_dask.em.threads import Cores
 from vmfa_dask.kernels.log_joints import all_log_joints, log_joints
 from vmfa_dask.kernels.moments import component_moments
-from vmfa_dask.memory import Memory
+from vmfa_dask.runtime.buffers import BufferPool
+from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Float64, FloatArray, Int32, Int64, Moments
 
 # Rows that stay in the second-level cache while all components pass over them.
@@ -17,10 +17,10 @@ _CACHED_BYTES = 256 * 1024
 
 
 def evaluate_joints(
-    rows: Rows, members: Int32, indptr: Int64, precision: Precision, cores: Cores, out_log_joints: Float64
+    rows: Rows, members: Int32, indptr: Int64, packed: PackedMixture, cores: Cores, out_log_joints: Float64
 ) -> None:
     """Log-joints of every component c with its rows ``members[indptr[c]:indptr[c + 1]]`` (see `kernels.log_joints`)."""
-    p = precision
+    p = packed
     slots = (p.precise_slot, p.lost, p.packed_precise)
     cores.run(
         lambda a, b: log_joints(
@@ -30,10 +30,10 @@ def evaluate_joints(
     )
 
 
-def evaluate_all_joints(rows: Rows, precision: Precision, cores: Cores, memory: Memory | None = None) -> Float64:
-    """Log-joints (C, n) of all components with all rows (n, D), some rows after the others; in `memory`, if given."""
-    p, shape = precision, (len(precision.log_norms), len(rows))
-    joints = np.empty(shape) if memory is None else memory.empty(shape, np.float64)
+def evaluate_all_joints(rows: Rows, packed: PackedMixture, cores: Cores, buffers: BufferPool | None = None) -> Float64:
+    """Log-joints (C, n) of all components with all rows (n, D), a cached part of the rows at a time."""
+    p, shape = packed, (len(packed.log_norms), len(rows))
+    joints = np.empty(shape) if buffers is None else buffers.empty(shape, np.float64)
     few = max(8, _CACHED_BYTES // max(1, rows.shape[1] * rows.itemsize))
     slots = (p.precise_slot, p.lost, p.packed_precise)
 
@@ -51,14 +51,14 @@ def add_moments(
     members: Int32,
     indptr: Int64,
     responsibilities: Float64,
-    precision: Precision,
+    packed: PackedMixture,
     means: FloatArray,
     cores: Cores,
     add: bool,
     out_moments: Moments,
 ) -> None:
     """Moments of every component over its rows, written or added (see `kernels.moments.component_moments`)."""
-    p = precision
+    p = packed
     slots = (p.precise_slot, p.packed_precise)
     totals = (out_moments.counts, out_moments.factor_moments, out_moments.moments)
     cores.run(

@@ -1,32 +1,54 @@
-"""Evaluation of every component for every row: exact EM, and EM with the best truncation there is (paper, K_n^opt).
+"""Evaluation of every component for every row: exact EM, and EM with the best possible truncation (paper, K_n^opt).
 
-May import: values, kernels, em.
+May import: values, kernels, runtime, em.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from vmfa_dask.em.block import BlockState, Stopwatch
-from vmfa_dask.em.context import RunContext
 from vmfa_dask.em.evaluation import evaluate_all_joints
-from vmfa_dask.em.precision import Precision
+from vmfa_dask.em.packed import PackedMixture
+from vmfa_dask.em.row_block import RowBlock
 from vmfa_dask.em.rows import Rows
 from vmfa_dask.kernels import search
+from vmfa_dask.runtime.buffers import BufferPool
+from vmfa_dask.runtime.clock import Stopwatch
+from vmfa_dask.runtime.threads import Cores
 
 
-def evaluate_exhaustively(rows: Rows, precision: Precision, context: RunContext, watch: Stopwatch) -> BlockState:
-    """Kept components, responsibilities and free energy of a block of rows, from all joints."""
-    cores = context.cores
-    state = BlockState.empty(len(rows), 0, context.settings.truncation, context.memory)
+def evaluate_exhaustively(
+    rows: Rows, packed: PackedMixture, truncation: int, cores: Cores, buffers: BufferPool, watch: Stopwatch
+) -> RowBlock:
+    """Kept components, responsibilities and free energy of a row block, from all log-joints.
+
+    Parameters
+    ----------
+    rows : (n, D) array
+        Rows as `em.rows.working_rows` returns them.
+    packed : PackedMixture
+        The mixture.
+    truncation : int
+        C', components to keep per row.
+    cores, buffers : Cores, BufferPool
+        Threads and memory of this process.
+    watch : Stopwatch
+        Gets the seconds of the phases "log_joints" and "truncation".
+
+    Returns
+    -------
+    RowBlock
+        Without candidates: every component is one.
+    """
+    block = RowBlock.empty(len(rows), 0, truncation, buffers)
     with watch.phase("log_joints"):
-        joints = evaluate_all_joints(rows, precision, cores, context.memory)
+        joints = evaluate_all_joints(rows, packed, cores, buffers)
     with watch.phase("truncation"):
         cores.run(
             lambda a, b: search.truncate_all(
-                joints, a, b, state.components, state.responsibilities, state.best, state.free_energy
+                joints, a, b, block.components, block.responsibilities, block.best, block.free_energy
             ),
             cores.split(len(rows)),
         )
-    state.n_joints = len(rows) * int(np.isfinite(precision.log_weights).sum())
-    return state
+    block.n_joints = len(rows) * int(np.isfinite(packed.log_weights).sum())
+    return block

@@ -1,149 +1,171 @@
-"""Merging of statistics and the M-step of one block of components (paper, appendix on the M-step)."""
+"""The M-step of one component block: a block of sums in, a block of parameters out (paper, appendix on the M-step).
+
+May import: values, kernels, runtime, em.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
-from vmfa_dask.em.context import RunContext, Step
-from vmfa_dask.em.e_step import add_divergences
-from vmfa_dask.em.noise import NOISE_MODELS
-from vmfa_dask.em.storage import GRAPH, PARAMETERS
+from vmfa_dask.em.noise import NoiseModel
+from vmfa_dask.em.statistics import CACHED_COMPONENTS, sum_in_order
 from vmfa_dask.kernels.parameters import maximize
 from vmfa_dask.kernels.tallies import nearest_components
-from vmfa_dask.sizes import Sized
-from vmfa_dask.values import Divergences, Float64, Moments, Statistics
-
-# Components whose statistics are summed and maximised together while they are in cache.
-_CHUNK_COMPONENTS = 4
+from vmfa_dask.runtime.buffers import BufferPool
+from vmfa_dask.runtime.threads import Cores
+from vmfa_dask.values import Divergences, Float64, FloatArray, Int32, Mixture, Moments
 
 
 @dataclass(frozen=True)
-class BlockUpdate(Sized):
-    """What an update of a component block reports: rows it holds (Σ N_c), components alive and just dropped.
+class Constraint:
+    """What an M-step must respect.
 
-    `noise` (D,) float64 is Σ N_c σ²_c where the noise variances are shared, else None.
+    Parameters
+    ----------
+    noise : NoiseModel
+        What the noise variances have in common.
+    lowest : (D,) float64 array
+        Smallest noise variances, in squared units of the data.
+    scales : (D,) float64 array
+        Units of the features, in which isotropic variances are equal.
+    learn_weights : bool
+        Whether the mixing proportions are updated.
     """
 
-    n_rows: float
-    n_alive: int
-    dropped: tuple[int, ...]
-    noise: Float64 | None = None
+    noise: NoiseModel
+    lowest: Float64
+    scales: Float64
+    learn_weights: bool
 
 
-def merge_divergences(parts: Sequence[Statistics]) -> Divergences | None:
-    """Sum of the tallies in the order of the parts."""
-    known = [part.divergences for part in parts if part.divergences is not None]
-    return reduce(add_divergences, known) if known else None
+@dataclass(frozen=True)
+class ParameterBlock:
+    """Updated parameters of B components.
 
-
-def merge(parts: Sequence[Statistics], dtype: str | None = None) -> Statistics:
-    """Sum of the statistics of several groups for one component block, in the given order.
-
-    `dtype` is that of the sums over rows, by default that of the first part.
-
-    Raises
-    ------
-    ValueError
-        When parts belong to different model versions or blocks.
+    Parameters
+    ----------
+    counts : (B,) float64 array
+        N_c, the rows that each component holds.
+    weights : (B,) float64 array
+        Mixing proportions π.
+    means : (B, D) float32 or float64 array
+        μ, relative to the offset of the mixture.
+    loadings : (B, H, D) array of the same dtype
+        Λ, one row per factor.
+    noise_variances : (B, D) array of the same dtype
+        σ².
     """
-    first = parts[0]
-    for part in parts:
-        if (part.version, part.start, part.stop) != (first.version, first.start, first.stop):
-            raise ValueError(
-                f"merge: statistics of version {part.version}, components {part.start}:{part.stop} do not "
-                f"belong to version {first.version}, components {first.start}:{first.stop}"
-            )
-    total = None
-    if first.moments is not None:
-        moments = [part.moments for part in parts if part.moments is not None]
-        sums = np.empty_like(moments[0].moments, dtype)
-        memory = np.empty((_CHUNK_COMPONENTS, *sums.shape[1:]))
-        for low in range(0, len(sums), _CHUNK_COMPONENTS):
-            own = slice(low, low + _CHUNK_COMPONENTS)
-            sums[own] = sum_in_order([m.moments[own] for m in moments], memory)
-        counts, factor_moments = (sum_in_order([getattr(m, k) for m in moments]) for k in ("counts", "factor_moments"))
-        total = Moments(counts, factor_moments, sums)
-    return Statistics(first.version, first.start, first.stop, total, merge_divergences(parts))
+
+    counts: Float64
+    weights: Float64
+    means: FloatArray
+    loadings: FloatArray
+    noise_variances: FloatArray
 
 
-def sum_in_order(arrays: Sequence[np.ndarray], out: np.ndarray | None = None) -> np.ndarray:
-    """``((a + b) + c) + …`` in float64; `out`, if given, is memory for it."""
-    total = np.empty(arrays[0].shape) if out is None else out[: len(arrays[0])]
-    np.copyto(total, arrays[0])
-    for array in arrays[1:]:
-        total += array
-    return total
+def maximize_block(
+    moments: Sequence[Moments],
+    old: Mixture,
+    start: int,
+    n_rows: int,
+    constraint: Constraint,
+    cores: Cores,
+    buffers: BufferPool,
+) -> ParameterBlock:
+    """M-step of one component block.
 
+    Parameters
+    ----------
+    moments : sequence of Moments
+        Summands of the moments of the B components; they are added in this order, in float64, a few components at a
+        time, so that the sum never leaves the cache.
+    old : Mixture
+        The parameters on whose means the moments are centred.
+    start : int
+        First component of the block.
+    n_rows : int
+        N, the number of training rows.
+    constraint : Constraint
+        Noise model, floors and whether weights are learned.
+    cores, buffers : Cores, BufferPool
+        Threads and memory of this process.
 
-def update_parameters(context: RunContext, block: int, step: Step, parts: Sequence[Statistics]) -> BlockUpdate:
-    """M-step of one component block: writes version ``step.parameters + 1`` of its parameters."""
-    old, settings = context.mixture(step.parameters), context.settings
-    start, stop = context.plan.component_blocks[block]
-    shape = stop - start
-    dtype, memory_of = old.means.dtype, context.memory.empty
-    means = memory_of((shape, old.n_features), dtype)
-    loadings = memory_of((shape, old.n_factors, old.n_features), dtype)
-    noise = memory_of((shape, old.n_features), dtype)
-    counts = np.empty(shape)
-    moments = [part.moments for part in parts if part.moments is not None]
-    constrain = NOISE_MODELS[settings.covariance_type, settings.noise]
-    lowest, scales = context.lowest_variances(), context.scales()
-    floors = constrain.floors(lowest)
+    Returns
+    -------
+    ParameterBlock
+    """
+    n, d, h = len(moments[0].counts), old.n_features, old.n_factors
+    dtype = old.means.dtype
+    means, loadings = buffers.empty((n, d), dtype), buffers.empty((n, h, d), dtype)
+    noise, counts = buffers.empty((n, d), dtype), np.empty(n)
+    floors = constraint.noise.floors(constraint.lowest)
 
-    def chunk(a: int, b: int) -> None:
-        # Dask's workers give memory back at once, so that each large temporary array would fault its pages in anew.
-        memory = np.empty((_CHUNK_COMPONENTS, old.n_factors + 2, old.n_features))
-        for low in range(a, b, _CHUNK_COMPONENTS):
-            own = slice(low, min(low + _CHUNK_COMPONENTS, b))
-            whole = slice(start + own.start, start + own.stop)
-            counts[own] = sum_in_order([m.counts[own] for m in moments])
+    def maximize_range(a: int, b: int) -> None:
+        # One array for all sums of this thread: Dask's workers return freed memory to the system at once, so each large
+        # temporary array would fault its pages in anew.
+        scratch = np.empty((CACHED_COMPONENTS, h + 2, d))
+        for low in range(a, b, CACHED_COMPONENTS):
+            cached = slice(low, min(low + CACHED_COMPONENTS, b))
+            before = slice(start + cached.start, start + cached.stop)
+            counts[cached] = sum_in_order([m.counts[cached] for m in moments])
             maximize(
-                counts[own],
-                sum_in_order([m.factor_moments[own] for m in moments]),
-                sum_in_order([m.moments[own] for m in moments], memory),
-                old.means[whole],
-                old.loadings[whole],
-                old.noise_variances[whole],
+                counts[cached],
+                sum_in_order([m.factor_moments[cached] for m in moments]),
+                sum_in_order([m.moments[cached] for m in moments], scratch),
+                old.means[before],
+                old.loadings[before],
+                old.noise_variances[before],
                 floors,
-                means[own],
-                loadings[own],
-                noise[own],
+                means[cached],
+                loadings[cached],
+                noise[cached],
             )
-            constrain.apply(noise[own], lowest, scales)
+            constraint.noise.apply(noise[cached], constraint.lowest, constraint.scales)
 
-    context.cores.run(chunk, context.cores.split(shape))
-    weights = counts / context.plan.n_rows if settings.learn_weights else old.weights[start:stop].copy()
-    arrays = {"weights": weights, "means": means, "loadings": loadings}
-    if not constrain.shared:
-        arrays["noise_variances"] = noise
-    context.storage.write(PARAMETERS, step.parameters + 1, block, arrays)
-    dropped = np.flatnonzero((weights <= 0) & (old.weights[start:stop] > 0)) + start
-    total = counts @ noise if constrain.shared else None
-    return BlockUpdate(float(counts.sum()), int(np.count_nonzero(counts > 0)), tuple(dropped.tolist()), total)
+    cores.run(maximize_range, cores.split(n))
+    weights = counts / n_rows if constraint.learn_weights else old.weights[start : start + n].copy()
+    return ParameterBlock(counts, weights, means, loadings, noise)
 
 
-def update_shared_noise(context: RunContext, step: Step, updates: Sequence[BlockUpdate]) -> None:
-    """σ² of all components, Σ_c N_c σ²_c / N: writes the last block of version ``step.parameters + 1``."""
-    total = sum_in_order([update.noise for update in updates if update.noise is not None])
-    noise = np.maximum(total / sum(update.n_rows for update in updates), context.lowest_variances())
-    context.storage.write(
-        PARAMETERS,
-        step.parameters + 1,
-        len(context.plan.component_blocks),
-        {"noise_variances": noise.astype(context.settings.precision)},
-    )
+def average_noise(sums: Sequence[Float64], n_rows: float, lowest: Float64) -> Float64:
+    """Noise variances that all components share, Σ_c N_c σ²_c / N.
+
+    Parameters
+    ----------
+    sums : sequence of (D,) float64 arrays
+        Σ N_c σ²_c of each component block, added in this order.
+    n_rows : float
+        Σ N_c over all components.
+    lowest : (D,) float64 array
+        Smallest noise variances.
+
+    Returns
+    -------
+    (D,) float64 array
+    """
+    return np.maximum(sum_in_order(sums) / n_rows, lowest)
 
 
-def update_neighbors(context: RunContext, block: int, step: Step, parts: Sequence[Statistics]) -> None:
-    """g_c of one component block from the merged tallies: writes version ``step.graph + 1``."""
-    start, stop = context.plan.component_blocks[block]
-    totals = merge_divergences(parts)
-    assert totals is not None
-    old = context.graph(step.graph).neighbors[start:stop]
+def nearest_neighbors(divergences: Divergences, start: int, old: Int32) -> Int32:
+    """g_c of one component block: the components with the smallest mean divergence (paper, eq. deltaF).
+
+    Parameters
+    ----------
+    divergences : Divergences
+        Tallies of the B components, summed over all rows.
+    start : int
+        First component of the block.
+    old : (B, G) int32 array
+        Neighbours so far, which fill up where too few components were tallied.
+
+    Returns
+    -------
+    (B, G) int32 array
+        Column 0 is the component itself, -1 pads.
+    """
     neighbors = np.empty_like(old)
-    nearest_components(totals.indptr, totals.ids, totals.sums, totals.counts, start, old, neighbors)
-    context.storage.write(GRAPH, step.graph + 1, block, {"neighbors": neighbors})
+    nearest_components(divergences.indptr, divergences.ids, divergences.sums, divergences.counts, start, old, neighbors)
+    return neighbors

@@ -1,68 +1,118 @@
 """Components that lost all their rows take half of another one (paper, ablation on initialisation).
 
-A version is written once, so a split is a patch beside its component blocks: which components are replaced, and by
-what. Every process applies it when it puts the version together. May import: values, kernels, em.
+May import: values, kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.storage import Arrays, Storage
 from vmfa_dask.kernels import random
 from vmfa_dask.values import Float64, Int32
 
-# Perturbation of the means of a half, in standard deviations of the noise: enough to part two equal components.
+# Perturbation of the means of a half, in standard deviations of the noise: enough to separate two equal components.
 _PERTURBATION = 0.1
 
 
-def draw_donors(weights: Float64, lost: Sequence[int], settings: Settings, version: int) -> dict[str, NDArray[Any]]:
-    """The patch of a version: components without rows, and for each one another that is drawn by its weight."""
+@dataclass(frozen=True)
+class Splits:
+    """Components that are replaced in one model version.
+
+    Parameters
+    ----------
+    components : (K,) int32 array
+        Components without rows.
+    donors : (K,) int32 array
+        The component that each takes half of.
+    """
+
+    components: Int32
+    donors: Int32
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Component and donor of each split, in the order in which they are applied."""
+        return list(zip(self.components.tolist(), self.donors.tolist(), strict=True))
+
+
+def draw_donors(weights: Float64, lost: Sequence[int], random_state: int, version: int) -> Splits:
+    """Draw a donor, by its weight, for each component without rows.
+
+    Parameters
+    ----------
+    weights : (C,) float64 array
+        Mixing proportions of the new version.
+    lost : sequence of int
+        Components without rows.
+    random_state, version : int
+        Seed of the run and number of the version, of which the draws are a hash.
+
+    Returns
+    -------
+    Splits
+    """
     draws = np.empty((len(lost), 1))
     for k, component in enumerate(lost):
-        random.uniforms(settings.random_state, random.SPLITS, version, component, draws[k : k + 1])
+        random.uniforms(random_state, random.SPLITS, version, component, draws[k : k + 1])
     edges = np.cumsum(weights)
     donors = np.searchsorted(edges, draws[:, 0] * edges[-1], side="right")
-    return {"components": np.array(lost, np.int32), "donors": donors.astype(np.int32)}
+    return Splits(np.array(lost, np.int32), donors.astype(np.int32))
 
 
-def read_patch(storage: Storage, kind: str, version: int, block: int) -> Arrays | None:
-    """The patch of a version; None where no component was split."""
-    try:
-        return storage.read(kind, version, block)
-    except KeyError:
-        return None
+def split_parameters(parameters: dict[str, NDArray[Any]], splits: Splits, random_state: int, version: int) -> None:
+    """Give each split component half the weight of its donor, and the donor's parameters beside its own mean.
 
-
-def split_parameters(parameters: dict[str, NDArray[Any]], patch: Arrays, settings: Settings, version: int) -> None:
-    """Give each component of the patch half the weight of its donor, and the donor's parameters beside its own mean."""
+    Parameters
+    ----------
+    parameters : dict of arrays
+        `weights` (C,), `means` (C, D), `loadings` (C, H, D) and `noise_variances` (C, D); replaced by changed copies.
+    splits : Splits
+        The splits of the version.
+    random_state, version : int
+        Of which the perturbations are a hash.
+    """
     for name, array in parameters.items():
         parameters[name] = array.copy()
-    d = parameters["means"].shape[1]
+    c, d = parameters["means"].shape
     shift = np.empty((1, d))
-    for component, donor in zip(patch["components"].tolist(), patch["donors"].tolist(), strict=True):
+    for component, donor in splits.pairs():
         for name in ("means", "loadings", "noise_variances"):
             parameters[name][component] = parameters[name][donor]
-        random.uniforms(settings.random_state, random.SPLITS, version, settings.n_components + component, shift)
+        random.uniforms(random_state, random.SPLITS, version, c + component, shift)
         deviation = np.sqrt(parameters["noise_variances"][donor])
         parameters["means"][component] += (_PERTURBATION * (2 * shift[0] - 1) * deviation).astype(deviation.dtype)
         parameters["weights"][donor] *= 0.5
         parameters["weights"][component] = parameters["weights"][donor]
 
 
-def split_neighbors(neighbors: Int32, patch: Arrays) -> Int32:
-    """Graph in which each donor proposes its new half, in its last place, and the half what its donor proposes."""
+def split_neighbors(neighbors: Int32, splits: Splits) -> Int32:
+    """Neighbour graph after the splits.
+
+    Each donor proposes its new half, in its last place, and the half proposes what its donor proposes.
+
+    Parameters
+    ----------
+    neighbors : (C, G) int32 array
+        The graph before.
+    splits : Splits
+        The splits of the version.
+
+    Returns
+    -------
+    (C, G) int32 array
+        A changed copy.
+    """
     changed = neighbors.copy()
-    for component, donor in zip(patch["components"].tolist(), patch["donors"].tolist(), strict=True):
-        if changed.shape[1] > 1:
-            free = np.flatnonzero(changed[donor] < 0)
-            changed[donor, free[0] if len(free) else -1] = component
-            others = [c for c in changed[donor].tolist() if c >= 0 and c not in (component, donor)]
-            row = [component, donor, *others][: changed.shape[1]]
-            changed[component] = row + [-1] * (changed.shape[1] - len(row))
+    if changed.shape[1] == 1:
+        return changed
+    for component, donor in splits.pairs():
+        free = np.flatnonzero(changed[donor] < 0)
+        changed[donor, free[0] if len(free) else -1] = component
+        others = [c for c in changed[donor].tolist() if c >= 0 and c not in (component, donor)]
+        row = [component, donor, *others][: changed.shape[1]]
+        changed[component] = row + [-1] * (changed.shape[1] - len(row))
     return changed

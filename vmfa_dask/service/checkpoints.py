@@ -12,14 +12,15 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from vmfa_dask.em.plan import Plan, kept_bytes, make_plan
-from vmfa_dask.em.processor import Processor
-from vmfa_dask.em.records import IterationRecord
-from vmfa_dask.em.rows import RowSource
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.start import Start, write_given_start
-from vmfa_dask.em.state import DONE, FINAL, RunState
-from vmfa_dask.em.storage import PARAMETERS, POSTERIOR, START, Arrays, Storage
+from vmfa_dask.kernels.processor import Processor
+from vmfa_dask.run.plan import Plan, kept_bytes, make_plan
+from vmfa_dask.run.records import IterationRecord
+from vmfa_dask.run.row_source import RowSource
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.start import Start, write_given_start
+from vmfa_dask.run.state import DONE, FINAL, RunState
+from vmfa_dask.run.storage import Arrays, Storage
+from vmfa_dask.run.versions import needed_by
 from vmfa_dask.service.contents import recognize
 from vmfa_dask.service.inputs import BegunStart, describe_rows, describe_start
 from vmfa_dask.service.options import Options
@@ -27,7 +28,7 @@ from vmfa_dask.service.same_run import check_same_start, same_plan, settings_of_
 from vmfa_dask.store.places import place_at
 from vmfa_dask.store.run_files import STATE, KeptState, replace_processor
 from vmfa_dask.store.runs import RunFolder
-from vmfa_dask.store.versions import block_name, digest_of
+from vmfa_dask.store.versions import digest_of
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class KeptRun:
         self._folder, self._begun, self._settings, self._plan = folder, begun, settings, plan
         self.path = folder.path
         self.remote = "://" in folder.path
-        self._durable = folder.versions()
+        self._durable = folder.versions(len(plan.component_blocks))
         self._working: Storage = self._durable
         self._latest: RunState | None = None
         self.n_kept: int | None = None
@@ -152,45 +153,26 @@ class KeptRun:
         ValueError
             Naming what is missing, or is not what the state was kept with.
         """
-        found = dict[str, str]()
-        for kind, version in state.needed():
-            for block, needed in self._blocks(kind, version):
-                name = block_name(kind, version, block)
-                what = f"{self.path}: {kind} of version {version}, block {block}"
-                if expected is not None and name not in expected and not needed:
-                    continue  # a driver was killed before the state that has it
-                try:
-                    arrays = source.read(kind, version, block)
-                except KeyError as error:
-                    if not needed and expected is None:
-                        continue
-                    raise ValueError(f"{what} is missing; the run is incomplete") from error
-                found[name] = digest_of(arrays)
-                if expected is not None and found[name] != expected.get(name):
-                    raise ValueError(
-                        f"{what} is damaged, or of another run or pass: it is not what {STATE} was kept with; "
-                        "restore the whole folder from one copy"
-                    )
-                if target is not None:
-                    target.write(kind, version, block, {name: array.view() for name, array in arrays.items()})
-        return found
-
-    def _blocks(self, kind: str, version: int) -> list[tuple[int, bool]]:
-        """Blocks of a version, and whether each must be there.
-
-        Rows of seeds are there where seeding took place; the first posteriors are drawn from them where they are not
-        stored.
-        """
-        if kind == START:
-            return [(0, not self._settings.standardize), (1, False)]
-        if kind == POSTERIOR:
-            needed = version > 0 and self._settings.search == "guided"
-            return [(block, needed) for block in range(len(self._plan.groups))]
-        n_blocks = len(self._plan.component_blocks)
-        beside = [(n_blocks, True)] if kind == PARAMETERS and self._settings.noise == "shared" else []
-        if self._settings.empty_components == "split":
-            beside.append((n_blocks + 1, False))
-        return [(block, True) for block in range(n_blocks)] + beside
+        digests = dict[str, str]()
+        for address, needed in needed_by(state, self._settings, self._plan):
+            name = self._durable.name_of(address)
+            if expected is not None and name not in expected and not needed:
+                continue  # a driver was killed before the state that has it
+            try:
+                arrays = source.read(address)
+            except KeyError as error:
+                if not needed and expected is None:
+                    continue
+                raise ValueError(f"{self.path}: {address} is missing; the run is incomplete") from error
+            digests[name] = digest_of(arrays)
+            if expected is not None and digests[name] != expected.get(name):
+                raise ValueError(
+                    f"{self.path}: {address} is damaged, or of another run or pass: it is not what {STATE} was kept "
+                    "with; restore the whole folder from one copy"
+                )
+            if target is not None:
+                target.write(address, {name: array.view() for name, array in arrays.items()})
+        return digests
 
 
 def state_from(path: str, values: dict[str, Any]) -> RunState:

@@ -13,8 +13,9 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from vmfa_dask.em.plan import Plan
-from vmfa_dask.em.rows import Rows, RowSource, n_features_of, read_ahead
+from vmfa_dask.em.rows import Rows
+from vmfa_dask.run.plan import Plan
+from vmfa_dask.run.row_source import RowSource, n_features_of, read_ahead
 from vmfa_dask.store.contents import stamps_of
 from vmfa_dask.store.opening import open_array
 from vmfa_dask.store.rows import ZarrRows

@@ -11,7 +11,7 @@ from typing import Any
 
 from vmfa_dask.cluster.clients import Connection, connect
 from vmfa_dask.cluster.drivers import drop_driver, find_driver, is_at_work, result_of
-from vmfa_dask.em.records import IterationRecord
+from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.service.checkpoints import state_from
 from vmfa_dask.service.training import Fit
 from vmfa_dask.store.places import locate

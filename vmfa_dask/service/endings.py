@@ -16,8 +16,8 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from vmfa_dask.cluster.units import seconds_as_text
-from vmfa_dask.em.executor import SchedulerLost
-from vmfa_dask.em.records import IterationRecord
+from vmfa_dask.run.executor import SchedulerLost
+from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.service.checkpoints import KeptRun
 
 logger = logging.getLogger("vmfa_dask")

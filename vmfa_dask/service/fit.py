@@ -11,15 +11,15 @@ from vmfa_dask.cluster.clients import Connection, connected
 from vmfa_dask.cluster.drivers import start_driver
 from vmfa_dask.cluster.interrupts import left_to_the_driver
 from vmfa_dask.cluster.warmup import warm_up
-from vmfa_dask.em.advice import Advice
-from vmfa_dask.em.context import RunContext
-from vmfa_dask.em.executor import SerialExecutor
-from vmfa_dask.em.plan import projected_bytes
-from vmfa_dask.em.processor import this_processor
-from vmfa_dask.em.records import IterationRecord
-from vmfa_dask.em.start import Start
-from vmfa_dask.em.storage import MemoryStorage
-from vmfa_dask.em.threads import Cores, available_cores
+from vmfa_dask.kernels.processor import this_processor
+from vmfa_dask.run.advice import Advice
+from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.executor import SerialExecutor
+from vmfa_dask.run.plan import projected_bytes
+from vmfa_dask.run.records import IterationRecord
+from vmfa_dask.run.start import Start
+from vmfa_dask.run.storage import MemoryStorage
+from vmfa_dask.runtime.threads import Cores, available_cores
 from vmfa_dask.service.checkpoints import kept_run
 from vmfa_dask.service.detached import DetachedRun
 from vmfa_dask.service.endings import ending_by_signals

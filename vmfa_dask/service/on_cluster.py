@@ -20,13 +20,13 @@ from vmfa_dask.cluster.memory import check_memory, smallest_limit
 from vmfa_dask.cluster.versions import check_versions
 from vmfa_dask.cluster.warmup import warm_up
 from vmfa_dask.cluster.workers import ask, naming_a_lost_scheduler, shares_process, wait_for_workers
-from vmfa_dask.em.context import RunContext
-from vmfa_dask.em.plan import Plan
-from vmfa_dask.em.processor import Processor
-from vmfa_dask.em.rows import ArrayRows, RowSource
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.storage import MemoryStorage, Storage
-from vmfa_dask.em.threads import Cores
+from vmfa_dask.kernels.processor import Processor
+from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.plan import Plan
+from vmfa_dask.run.row_source import ArrayRows, RowSource
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.storage import MemoryStorage, Storage
+from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.service.checkpoints import KeptRun
 from vmfa_dask.service.options import Options
 from vmfa_dask.service.sources import spill

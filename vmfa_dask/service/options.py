@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmfa_dask.cluster.units import bytes_of, seconds_of
-from vmfa_dask.em.numbers import plain
-from vmfa_dask.em.plan import MOST_ASKED_GROUPS
+from vmfa_dask.run.numbers import plain
+from vmfa_dask.run.plan import MOST_ASKED_GROUPS
 from vmfa_dask.store.objects import is_object_store
 from vmfa_dask.store.places import locate, place_at
 from vmfa_dask.store.runs import RESUME

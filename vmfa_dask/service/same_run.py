@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import Any
 
-from vmfa_dask.em.plan import Plan
-from vmfa_dask.em.settings import PAPER, Settings
+from vmfa_dask.run.plan import Plan
+from vmfa_dask.run.settings import PAPER, Settings
 from vmfa_dask.store.run_files import IDENTITY
 
 # Settings that a call may change when it goes on with a run.

@@ -17,7 +17,7 @@ import zarr
 from zarr.storage import LocalStore, ZipStore
 
 from vmfa_dask.cluster.arrays import write_rows
-from vmfa_dask.em.rows import ArrayRows, RowSource
+from vmfa_dask.run.row_source import ArrayRows, RowSource
 from vmfa_dask.store.forms import is_dask_frame
 from vmfa_dask.store.gate import InMemory, Lazy, Stored, admit, is_numpy_file
 from vmfa_dask.store.objects import zarr_target

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.apply.model_type import ModelType
 from vmfa_dask.apply.summary import as_lines, as_table
-from vmfa_dask.em.algorithm import Training
-from vmfa_dask.em.context import read_mixture
-from vmfa_dask.em.executor import Executor
-from vmfa_dask.em.records import IterationRecord
-from vmfa_dask.em.settings import Settings
-from vmfa_dask.em.start import Start
-from vmfa_dask.em.state import TRAINING, RunState
+from vmfa_dask.run.algorithm import Training
+from vmfa_dask.run.executor import Executor
+from vmfa_dask.run.records import IterationRecord
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.start import Start
+from vmfa_dask.run.state import TRAINING, RunState
+from vmfa_dask.run.versions import read_mixture
 from vmfa_dask.service.checkpoints import KeptRun
 from vmfa_dask.service.endings import keep_latest, raise_with, what_is_left
 from vmfa_dask.sizes import Sized

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from vmfa_dask.addresses import version_folder
 from vmfa_dask.store.places import FolderPlace, place_at
 from vmfa_dask.store.versions import Arrays, Versions, ZarrStorage
 
@@ -80,10 +81,10 @@ class ExchangeFolder(Versions):
         for name in self._spares_of(kind):
             shutil.rmtree(os.path.join(self._spares, name), ignore_errors=True)
         if self.maps_memory:
-            for block in self.place.children(self._version(kind, version)):
+            for block in self.place.children(version_folder(kind, version)):
                 with suppress(OSError):  # reuse has just ended: removed below
                     spare = os.path.join(self._spares, f"{kind}.{uuid.uuid4().hex}")
-                    os.rename(self.place.target(f"{self._version(kind, version)}/{block}"), spare)
+                    os.rename(self.place.target(f"{version_folder(kind, version)}/{block}"), spare)
         super().discard(kind, version)
 
     def _spares_of(self, kind: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 What is settled here: which array is meant and which of its axes counts samples, that it holds numbers and nothing
 behind masks or packing, its dtype and byte order (see `tables.row_dtype`), and the shape of a row. Whether each number
-is finite shows when the rows are read (`em.rows.refuse_non_finite`). May import: numpy, zarr, store, tables.
+is finite shows when the rows are read (`run.row_source.refuse_non_finite`). May import: numpy, zarr, store, tables.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from vmfa_dask.memory import Memory
+from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.store.bounded import read_through
 from vmfa_dask.store.completeness import Completeness, completeness_of
 from vmfa_dask.store.compressed import CompressedFiles
@@ -83,7 +83,7 @@ class ZarrRows:
         if self._flat is None:
             _check_chunk(self.label, self._plain)
         self._told = False
-        self._memory = Memory()
+        self._memory = BufferPool()
         self._cache: dict[tuple[int, int], Rows] = {}
         self._cached_bytes = 0
         self._lock = threading.Lock()

@@ -35,7 +35,7 @@ from vmfa_dask.store.run_files import (
 )
 from vmfa_dask.store.scratch import ALL_BUT_MARK, MARK, new_mark, parse_mark
 from vmfa_dask.store.strict import digest, sealed
-from vmfa_dask.store.versions import FILES_OF_VERSIONS, LEFT_OF_VERSIONS, ZarrStorage
+from vmfa_dask.store.versions import FILES_OF_VERSIONS, LEFT_OF_VERSIONS, NumberedStorage
 
 RESUME = ("auto", "never", "require")
 _STOP = "stop"
@@ -140,9 +140,9 @@ class RunFolder:
         if self._lock is not None:
             self._lock.release()
 
-    def versions(self) -> ZarrStorage:
-        """The versions that are to last."""
-        return ZarrStorage(place_at(f"{self.path}/{_VERSIONS}"))
+    def versions(self, n_blocks: int) -> NumberedStorage:
+        """The versions that are to last, of a run with `n_blocks` component blocks."""
+        return NumberedStorage(place_at(f"{self.path}/{_VERSIONS}"), n_blocks)
 
     def check_space(self, n_bytes: int) -> None:
         """Refuse a run that the disk cannot keep, before its first pass.

@@ -15,6 +15,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.errors import ContainsGroupError
 
+from vmfa_dask.addresses import Address, numbered, version_folder
 from vmfa_dask.store.arrays import describe, read_array, read_group, write_array
 from vmfa_dask.store.places import PARTIAL, Place
 from vmfa_dask.store.strict import digest
@@ -34,16 +35,12 @@ _DIMENSIONS = {
 _NUMBER = re.compile(r"\d{6}")
 # Files of a block, those of a version, and those of all versions; names that end in a slash are folders.
 _BLOCK = rf"(zarr\.json|[^/]+/(zarr\.json|c(/\d+)*/?)?|(.*/)?[^/]+{PARTIAL})?"
-_VERSION = rf"(zarr\.json|[^/]+{PARTIAL}|\d{{5}}({PARTIAL})?/{_BLOCK})?"
+_PART = r"((group-\d{5}-)?components-\d{5}|group-\d{5}|shared-noise|splits|survey|seeds|\d{5})"
+_VERSION = rf"(zarr\.json|[^/]+{PARTIAL}|{_PART}({PARTIAL})?/{_BLOCK})?"
 _FILES_OF_VERSION = re.compile(_VERSION)
 FILES_OF_VERSIONS = re.compile(rf"zarr\.json|[^/]+{PARTIAL}|[^/]+/(zarr\.json|[^/]+{PARTIAL}|\d{{6}}/{_VERSION})?")
 # What killed processes have left of them half written.
-LEFT_OF_VERSIONS = re.compile(rf"([^/]+/)?(\d{{6}}/)?[^/]+{PARTIAL}|[^/]+/\d{{6}}/\d{{5}}{PARTIAL}/.*")
-
-
-def block_name(kind: str, version: int, block: int) -> str:
-    """Where a block lies, relative to the place of all versions."""
-    return f"{kind}/{version:06d}/{block:05d}"
+LEFT_OF_VERSIONS = re.compile(rf"([^/]+/)?(\d{{6}}/)?[^/]+{PARTIAL}|[^/]+/\d{{6}}/{_PART}{PARTIAL}/.*")
 
 
 def digest_of(arrays: Arrays) -> str:
@@ -52,7 +49,7 @@ def digest_of(arrays: Arrays) -> str:
 
 
 class Versions:
-    """Named arrays under ``kind/version/block``; how a block is stored is up to the classes below.
+    """Named arrays by address; how a block is stored is up to the classes below.
 
     Parameters
     ----------
@@ -67,11 +64,19 @@ class Versions:
         """Whether what other processes have written is mapped from the memory of this machine."""
         return False
 
-    def _version(self, kind: str, version: int) -> str:
-        return f"{kind}/{version:06d}"
+    def name_of(self, address: Address) -> str:
+        """Path of some arrays, relative to the place.
 
-    def _name(self, kind: str, version: int, block: int) -> str:
-        return block_name(kind, version, block)
+        Parameters
+        ----------
+        address : Address
+            Their address.
+
+        Returns
+        -------
+        str
+        """
+        return address.name
 
     def _write(self, kind: str, target: Any, arrays: Arrays) -> None:
         raise NotImplementedError
@@ -79,7 +84,7 @@ class Versions:
     def _read(self, name: str) -> Arrays:
         raise NotImplementedError
 
-    def write(self, kind: str, version: int, block: int, arrays: Arrays) -> None:
+    def write(self, address: Address, arrays: Arrays) -> None:
         """Write a block; it appears whole, and a second write of the same block changes nothing.
 
         Raises
@@ -87,11 +92,11 @@ class Versions:
         OSError
             Naming the place, when it cannot be written.
         """
-        name = self._name(kind, version, block)
+        name = self.name_of(address)
         if not self.place.holds(name):
-            self.place.publish(name, lambda target: self._write(kind, target, arrays))
+            self.place.publish(name, lambda target: self._write(address.kind, target, arrays))
 
-    def read(self, kind: str, version: int, block: int) -> Arrays:
+    def read(self, address: Address) -> Arrays:
         """A block as read-only arrays.
 
         Raises
@@ -99,11 +104,11 @@ class Versions:
         KeyError
             When it was never written.
         """
-        return self._read(self._name(kind, version, block))
+        return self._read(self.name_of(address))
 
     def discard(self, kind: str, version: int) -> None:
         """Remove a version; nothing happens when it is not there."""
-        self.place.remove(self._version(kind, version))
+        self.place.remove(version_folder(kind, version))
 
 
 class ZarrStorage(Versions):
@@ -113,21 +118,21 @@ class ZarrStorage(Versions):
         super().__init__(place)
         self._groups: set[str] = set()
 
-    def write(self, kind: str, version: int, block: int, arrays: Arrays) -> None:
+    def write(self, address: Address, arrays: Arrays) -> None:
         """Write a block, and the groups around it, through which xarray finds it."""
-        for name in {"", kind, self._version(kind, version)} - self._groups:
+        for name in {"", address.kind, address.folder} - self._groups:
             if read_group(self.place, name) is None:
                 with self.place.writing(name), suppress(ContainsGroupError):  # another task made it just now
                     zarr.open_group(self.place.target(name), mode="a", zarr_format=3)
             with self.place.writing(name):
                 self.place.keep(f"{name}/zarr.json" if name else "zarr.json")
             self._groups.add(name)
-        super().write(kind, version, block, arrays)
+        super().write(address, arrays)
 
     def discard(self, kind: str, version: int) -> None:
         """Remove a version with its group, and no files of others."""
-        self.place.remove(self._version(kind, version), _FILES_OF_VERSION)
-        self._groups.discard(self._version(kind, version))
+        self.place.remove(version_folder(kind, version), _FILES_OF_VERSION)
+        self._groups.discard(version_folder(kind, version))
 
     def _write(self, kind: str, target: Any, arrays: Arrays) -> None:
         group = zarr.open_group(target, mode="w")
@@ -154,3 +159,23 @@ class ZarrStorage(Versions):
             for version in self.place.children(kind):
                 if _NUMBER.fullmatch(version) and (kind, version) not in wanted:
                     self.discard(kind, int(version))
+
+
+class NumberedStorage(ZarrStorage):
+    """Versions in the folder of a run, whose parts are numbered (see `addresses.numbered`).
+
+    Parameters
+    ----------
+    place : Place
+        Where they lie.
+    n_blocks : int
+        Component blocks of the run.
+    """
+
+    def __init__(self, place: Place, n_blocks: int) -> None:
+        super().__init__(place)
+        self._n_blocks = n_blocks
+
+    def name_of(self, address: Address) -> str:
+        """Path of some arrays; see `Versions.name_of`."""
+        return numbered(address, self._n_blocks).name

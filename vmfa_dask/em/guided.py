@@ -1,0 +1,191 @@
+"""Guided evaluation: each row is compared with the neighbours of its kept components (paper, Algorithm 1).
+
+Within a row block the search spaces of a tile of rows are evaluated together, regrouped by component, so that the
+parameters of a component are loaded once for all rows that ask for it. May import: values, kernels, runtime, em.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmfa_dask.em.evaluation import evaluate_joints
+from vmfa_dask.em.packed import PackedMixture
+from vmfa_dask.em.row_block import RowBlock
+from vmfa_dask.em.rows import Rows
+from vmfa_dask.kernels import search
+from vmfa_dask.runtime.buffers import BufferPool
+from vmfa_dask.runtime.clock import Stopwatch
+from vmfa_dask.runtime.threads import Cores
+from vmfa_dask.values import Int32, Int64, NeighborGraph, TruncatedPosterior
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How the search spaces of rows are made.
+
+    Parameters
+    ----------
+    exhaustive : bool
+        Evaluate every component for every row.
+    truncation : int
+        C', components kept per row.
+    neighborhoods : tuple of int
+        Neighbours that each kept component proposes, by rank.
+    size : int
+        S, the largest number of candidates per row.
+    random_candidates : int
+        Uniform components added to each search space.
+    search_every : int
+        R; rows whose kept components have settled are searched in every R-th pass.
+    by_divergence : bool
+        Whether components are compared by their KL divergences, or by mean log-joints.
+    random_state : int
+        Seed of all draws.
+    tile_rows : int
+        Rows of a block whose candidates are evaluated together.
+    """
+
+    exhaustive: bool
+    truncation: int
+    neighborhoods: tuple[int, ...]
+    size: int
+    random_candidates: int
+    search_every: int
+    by_divergence: bool
+    random_state: int
+    tile_rows: int
+
+
+@dataclass(frozen=True)
+class GuidedSearch:
+    """Blocks 1 and 4 of Algorithm 1: search spaces, and truncation to the best C' of each.
+
+    Parameters
+    ----------
+    packed : PackedMixture
+        The mixture.
+    graph : NeighborGraph
+        Neighbours g_c of each component.
+    alive : (C,) bool array
+        Components that still have rows; the others are no candidates.
+    options : SearchOptions
+        Sizes and seeds.
+    iteration : int
+        Number of the pass, of which random candidates are a hash.
+    search : bool
+        Evaluate search spaces; otherwise only the kept components.
+    cores, buffers, watch : Cores, BufferPool, Stopwatch
+        Threads, memory and clock of this process.
+    """
+
+    packed: PackedMixture
+    graph: NeighborGraph
+    alive: NDArray[np.bool_]
+    options: SearchOptions
+    iteration: int
+    search: bool
+    cores: Cores
+    buffers: BufferPool
+    watch: Stopwatch
+
+    def evaluate(self, rows: Rows, first_row: int, posterior: TruncatedPosterior) -> RowBlock:
+        """Search spaces, log-joints and truncation of a row block.
+
+        Parameters
+        ----------
+        rows : (n, D) array
+            Rows as `em.rows.working_rows` returns them.
+        first_row : int
+            Number of the first row in the data, of which its random candidates are a hash.
+        posterior : TruncatedPosterior
+            Kept components of these rows.
+
+        Returns
+        -------
+        RowBlock
+        """
+        searched, components = self._rows_to_search(posterior, first_row), posterior.components
+        options = self.options
+        block = RowBlock.empty(
+            len(rows), options.size if self.search else options.truncation, options.truncation, self.buffers
+        )
+        neighborhoods = np.array(options.neighborhoods)
+        with self.watch.phase("search"):
+            self.cores.run(
+                lambda a, b: search.search_spaces(
+                    components,
+                    searched,
+                    self.graph.neighbors,
+                    neighborhoods,
+                    self.alive,
+                    a,
+                    b,
+                    options.random_candidates,
+                    options.random_state,
+                    self.iteration,
+                    first_row,
+                    block.candidates,
+                    block.sizes,
+                ),
+                self.cores.split(len(rows)),
+            )
+        members = self.buffers.empty(block.log_joints.shape, np.int32)
+        for start in range(0, len(rows), options.tile_rows):
+            self._evaluate_tile(rows, start, min(start + options.tile_rows, len(rows)), block, members)
+        with self.watch.phase("truncation"):
+            self.cores.run(
+                lambda a, b: search.truncate(
+                    block.candidates,
+                    block.sizes,
+                    block.slots,
+                    block.log_joints,
+                    a,
+                    b,
+                    block.components,
+                    block.responsibilities,
+                    block.best,
+                    block.free_energy,
+                ),
+                self.cores.split(len(rows)),
+            )
+        return block
+
+    def _rows_to_search(self, posterior: TruncatedPosterior, first_row: int) -> NDArray[np.uint8]:
+        """Which rows of a block are searched in this pass, (n,) uint8."""
+        searched = np.full(len(posterior.components), self.search, np.uint8)
+        if self.search and posterior.resting is not None:
+            key = (self.options.search_every, self.options.random_state, self.iteration, first_row)
+            search.rows_to_search(posterior.resting, *key, searched)
+        return searched
+
+    def _evaluate_tile(self, rows: Rows, start: int, stop: int, block: RowBlock, members: Int32) -> None:
+        """Log-joints of rows ``start:stop`` of the block with their candidates, one component after the other."""
+        with self.watch.phase("search"):
+            indptr = self._regroup(start, stop, block, members)
+        with self.watch.phase("log_joints"):
+            evaluate_joints(rows, members, indptr, self.packed, self.cores, block.log_joints)
+        block.n_joints = int(indptr[-1])
+
+    def _regroup(self, start: int, stop: int, block: RowBlock, members: Int32) -> Int64:
+        """Transpose the candidates of a tile; row ranges are scattered side by side, rows of a component in order."""
+        c = len(self.alive)
+        ranges = [(start + a, start + b) for a, b in self.cores.split(stop - start, parts_per_thread=1)]
+        counts = np.zeros((len(ranges), c), np.int64)
+
+        def count(a: int, b: int) -> None:
+            search.count_by_component(block.candidates, block.sizes, a, b, counts[ranges.index((a, b))])
+
+        def scatter(a: int, b: int) -> None:
+            search.group_by_component(
+                block.candidates, block.sizes, a, b, begins[ranges.index((a, b))], members, block.slots
+            )
+
+        self.cores.run(count, ranges)
+        totals = counts.sum(axis=0)
+        indptr = np.concatenate([[0], np.cumsum(totals)]) + block.n_joints
+        begins = indptr[:-1] + np.cumsum(counts, axis=0) - counts
+        self.cores.run(scatter, ranges)
+        return indptr

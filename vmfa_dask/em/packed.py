@@ -1,0 +1,103 @@
+"""What a model version is evaluated with: derived in each process, never stored, never sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmfa_dask.kernels import vector
+from vmfa_dask.kernels.log_joints import LOST
+from vmfa_dask.kernels.parameters import factorize, pack
+from vmfa_dask.kernels.projections import rows_per_tile
+from vmfa_dask.runtime.buffers import BufferPool
+from vmfa_dask.runtime.threads import Cores
+from vmfa_dask.values import Float64, Int32, Mixture
+
+# Σ t²/σ² exceeds the Mahalanobis distance by about tr(ΛᵀD⁻¹Λ). In float32 the difference of the two carries an error
+# of a few 1e-7 of that excess; where this can pass 1e-5 of D, float64 parameters are kept as well, and the kernel takes
+# them for the rows that need it.
+_LARGEST_EXCESS_PER_FEATURE = 100.0
+# Rounding μ/σ to float32 adds about 5e-8 ‖μ/σ‖ to the distance of a row near the mean, which is about D. Where this can
+# pass 1e-4 of it (three times its standard deviation), all rows of the component are evaluated in float64.
+_LARGEST_SHIFT_PER_FEATURE = 600.0
+# Components whose parameters are read twice while they are in the cache.
+_CACHED_COMPONENTS = 4
+
+
+@dataclass(frozen=True)
+class PackedMixture:
+    """Inverse noise, whitened projections and normalisers of one `Mixture` (see `kernels.projections`).
+
+    Parameters
+    ----------
+    packed : (C, blocks, H + 2, lanes) in the dtype of the mixture
+    packed_precise, precise_slot : the same in float64 for the components where float32 would cancel, and where they are
+    lost : (C,) float64, the part of Σ t²/σ² below which a distance is taken from there; inf for all distances
+    conditions : (C,) float64, tr(ΛᵀD⁻¹Λ), the most by which Σ t²/σ² exceeds a distance, in units of it
+    cholesky : (C, H, H) float64, R of L = RRᵀ
+    log_norms : (C,) float64, log π_c − ½(D log 2π + log|Σ_c|)
+    log_weights : (C,) float64, −inf for dropped components
+    """
+
+    packed: NDArray[Any]
+    packed_precise: Float64
+    precise_slot: Int32
+    lost: Float64
+    conditions: Float64
+    cholesky: Float64
+    log_norms: Float64
+    log_weights: Float64
+
+    @property
+    def factors(self) -> tuple[int, ...]:
+        """A tuple of length H: lengths of tuples are types, so kernels are specialised by it."""
+        return (0,) * int(self.cholesky.shape[1])
+
+    @property
+    def tile(self) -> tuple[int, ...]:
+        """A tuple as long as the number of rows that one pass serves."""
+        lanes = vector.lanes_of(self.packed.dtype.itemsize * 8)
+        return (0,) * rows_per_tile(len(self.factors)) if lanes > 1 else (0,)
+
+
+def _packed_shape(n: int, n_factors: int, n_features: int, itemsize: int) -> tuple[int, int, int, int]:
+    lanes = vector.lanes_of(itemsize * 8)
+    return n, -(-n_features // lanes), n_factors + 2, lanes
+
+
+def packed_bytes(n_components: int, n_factors: int, n_features: int, itemsize: int) -> int:
+    """Size of `PackedMixture.packed` in bytes."""
+    return int(np.prod(_packed_shape(n_components, n_factors, n_features, itemsize))) * itemsize
+
+
+def pack_mixture(mixture: Mixture, cores: Cores, buffers: BufferPool | None = None) -> PackedMixture:
+    """PackedMixture of a mixture, in arrays from `buffers`; complexity O(C·D·H²)."""
+    buffers = buffers if buffers is not None else BufferPool()
+    c, d, h = mixture.n_components, mixture.n_features, mixture.n_factors
+    cholesky, log_norms, conditions, shifts = np.empty((c, h, h)), np.empty(c), np.empty(c), np.empty(c)
+    arrays = (mixture.means, mixture.loadings, mixture.noise_variances)
+    dtype = mixture.means.dtype
+    packed = buffers.empty(_packed_shape(c, h, d, dtype.itemsize), dtype)
+    every = np.arange(c, dtype=np.int32)
+
+    def prepare(start: int, stop: int) -> None:
+        for low in range(start, stop, _CACHED_COMPONENTS):
+            part = (low, min(low + _CACHED_COMPONENTS, stop))
+            factorize(*arrays, mixture.weights, *part, cholesky, log_norms, conditions, shifts)
+            pack(*arrays, cholesky, every, *part, packed)
+
+    cores.run(prepare, cores.split(c))
+    cancels = conditions > _LARGEST_EXCESS_PER_FEATURE * d
+    moves = shifts > _LARGEST_SHIFT_PER_FEATURE * d
+    chosen = np.flatnonzero((cancels | moves) & (dtype == np.float32)).astype(np.int32)
+    precise_slot = np.full(c, -1, np.int32)
+    precise_slot[chosen] = np.arange(len(chosen))
+    packed_precise = buffers.empty(_packed_shape(len(chosen), h, d, 8), np.float64)
+    cores.run(lambda a, b: pack(*arrays, cholesky, chosen, a, b, packed_precise), cores.split(len(chosen)))
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(mixture.weights)
+    lost = np.where(moves, np.inf, LOST)
+    return PackedMixture(packed, packed_precise, precise_slot, lost, conditions, cholesky, log_norms, log_weights)

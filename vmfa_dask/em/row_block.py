@@ -1,0 +1,75 @@
+"""Work arrays of one row block on its way through the E-step. May import: values, runtime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vmfa_dask.runtime.buffers import BufferPool
+from vmfa_dask.values import Float64, Int32, Int64
+
+
+@dataclass
+class RowBlock:
+    """Search spaces of n rows, and the result of evaluating them.
+
+    Parameters
+    ----------
+    candidates : (n, S) int32 array
+        Components to evaluate for each row (the search space S_n).
+    sizes : (n,) int32 array
+        Number of candidates of each row.
+    slots : (n, S) int32 or int64 array
+        Index into `log_joints` of each candidate.
+    log_joints : (J,) float64 array
+        log p(c, x) of every row with its candidates, grouped by tile and component.
+    components : (n, C') int32 array
+        Kept components K_n, best first.
+    responsibilities : (n, C') float64 array
+        Their responsibilities.
+    best : (n,) float64 array
+        Largest log-joint of each row.
+    free_energy : (n,) float64 array
+        log Σ p(c, x) over the kept components, in nats.
+    n_joints : int
+        Number of log-joints that were evaluated.
+    """
+
+    candidates: Int32
+    sizes: Int32
+    slots: Int32 | Int64
+    log_joints: Float64
+    components: Int32
+    responsibilities: Float64
+    best: Float64
+    free_energy: Float64
+    n_joints: int = 0
+
+    @classmethod
+    def empty(cls, n_rows: int, search_size: int, truncation: int, buffers: BufferPool) -> RowBlock:
+        """Unwritten arrays for a block.
+
+        Parameters
+        ----------
+        n_rows, search_size, truncation : int
+            n, S and C'.
+        buffers : BufferPool
+            Where the arrays come from. Pages that are never touched cost no memory.
+
+        Returns
+        -------
+        RowBlock
+        """
+        spaces, kept = (n_rows, search_size), (n_rows, truncation)
+        slot = np.int32 if n_rows * search_size < 2**31 else np.int64
+        return cls(
+            buffers.empty(spaces, np.int32),
+            buffers.empty((n_rows,), np.int32),
+            buffers.empty(spaces, slot),
+            buffers.empty((n_rows * search_size,), np.float64),
+            buffers.empty(kept, np.int32),
+            buffers.empty(kept, np.float64),
+            buffers.empty((n_rows,), np.float64),
+            buffers.empty((n_rows,), np.float64),
+        )

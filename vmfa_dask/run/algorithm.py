@@ -1,0 +1,103 @@
+"""The complete algorithm (paper, Algorithm 2): initialise, warm up, train. Start reading here.
+
+The E-step is `e_step.py`, the M-step `m_step.py`; how a pass is spread over tasks is `iteration.py`, when a phase ends
+is `state.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from vmfa_dask.addresses import POSTERIOR
+from vmfa_dask.run.executor import Executor
+from vmfa_dask.run.passes import run_pass
+from vmfa_dask.run.records import IterationRecord
+from vmfa_dask.run.start import Start
+from vmfa_dask.run.starts.initialization import complete_start, initialize
+from vmfa_dask.run.state import DONE, RunState
+from vmfa_dask.run.tasks.m_step import BlockReport
+
+
+class Training:
+    """A run of variational EM.
+
+    Parameters
+    ----------
+    executor : who runs the tasks
+    on_state : called with the state after each pass, before the versions that it no longer needs are forgotten
+    on_record : called with the record of each pass, after `on_state`: a pass that is told of is not lost any more
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        on_record: Callable[[IterationRecord], None] = lambda record: None,
+        on_state: Callable[[RunState], None] = lambda state: None,
+    ) -> None:
+        self.executor, self.on_record, self.on_state = executor, on_record, on_state
+        self.last_record: IterationRecord | None = None
+
+    def run(self, start: Start | None = None, state: RunState | None = None) -> RunState:
+        """Initialise (or go on from `state`), warm up, train, each until the free energy has converged, then evaluate.
+
+        Returns
+        -------
+        The state after the last pass; ``state.parameters`` is the version of the fitted parameters.
+        """
+        if state is None:
+            state = RunState.first(self.executor.settings, initialize(self.executor, start))
+            self.on_state(state)
+        else:
+            complete_start(self.executor)
+        self.last_record = state.records[-1] if state.records else None
+        while state.phase != DONE:
+            state = self.advance(state)
+        return state
+
+    def advance(self, state: RunState) -> RunState:
+        """One pass: variational E-step, neighbour update and, in training, the M-step."""
+        begin = time.perf_counter()
+        reports = run_pass(self.executor, state.step(self.executor.settings))
+        record = self._record(state, reports, time.perf_counter() - begin)
+        following = state.after(record, self.executor.settings)
+        self.on_state(following)
+        self.last_record = record
+        self._forget(state, following)
+        self.on_record(record)
+        return following
+
+    def _forget(self, old: RunState, new: RunState) -> None:
+        """Let the storage drop the versions that the new state has replaced."""
+        for kind, version in sorted(set(old.needed()) - set(new.needed())):
+            self.executor.storage.discard(kind, version)
+        if new.phase == DONE:  # posteriors of the evaluation: nothing goes on from them
+            self.executor.storage.discard(POSTERIOR, new.iteration)
+
+    def _record(self, state: RunState, reports: list[BlockReport], seconds: float) -> IterationRecord:
+        tally = reports[0].tally
+        free_energy = tally.free_energy / tally.n_rows
+        before = state.records[-1] if state.records else None
+        settings = self.executor.settings
+        change = settings.gain(free_energy, before.free_energy, reports[0].n_features) if before else math.nan
+        updates = [report.update for report in reports if report.update is not None]
+        alive = before.n_alive if before else settings.n_components
+        lost = tuple(c for update in updates for c in update.dropped)
+        split = lost if settings.empty_components == "split" else ()
+        return IterationRecord(
+            len(state.records),
+            state.phase,
+            free_energy,
+            change,
+            tally.n_joints / tally.n_rows,
+            tally.n_joints,
+            tally.n_rows / seconds,
+            seconds,
+            {**tally.seconds, "update": sum(report.seconds for report in reports)},
+            sum(update.n_alive for update in updates) + len(split) if updates else alive,
+            () if split else lost,
+            sum(update.n_rows for update in updates) if updates else None,
+            split,
+            tally.bytes_read,
+        )

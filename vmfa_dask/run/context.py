@@ -1,0 +1,201 @@
+"""What a task of a run works with in its process: rows, plan, settings, storage, cores, and the current model."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmfa_dask import addresses
+from vmfa_dask.em.guided import SearchOptions
+from vmfa_dask.em.m_step import Constraint
+from vmfa_dask.em.noise import NOISE_MODELS
+from vmfa_dask.em.packed import PackedMixture, pack_mixture
+from vmfa_dask.run.plan import Plan
+from vmfa_dask.run.row_source import RowSource, n_features_of
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.stages import Stage, StageStorage
+from vmfa_dask.run.storage import Storage
+from vmfa_dask.run.versions import read_graph, read_mixture
+from vmfa_dask.runtime.buffers import BufferPool
+from vmfa_dask.runtime.threads import Cores
+from vmfa_dask.values import Float64, Mixture, Moments, NeighborGraph
+
+
+class RunContext:
+    """The run as one process sees it. Loads each version once; safe to use from several threads.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The training rows.
+    settings, plan : Settings, Plan
+        What is trained, and how rows and components are cut.
+    storage : Storage
+        Versions of parameters, graphs and posteriors.
+    cores : Cores
+        Threads of this process.
+    """
+
+    def __init__(self, rows: RowSource, settings: Settings, plan: Plan, storage: Storage, cores: Cores) -> None:
+        self.rows, self.settings, self.plan, self.storage, self.cores = rows, settings, plan, storage, cores
+        self.buffers = BufferPool()
+        self._lock = threading.RLock()
+        self._mixture: Mixture | None = None
+        self._packed: tuple[int, PackedMixture] | None = None
+        self._graph: tuple[int, NeighborGraph] | None = None
+        self._stage: tuple[Stage, RunContext] | None = None
+
+    def stage(self, stage: Stage) -> RunContext:
+        """A stage of this run as this process sees it.
+
+        Parameters
+        ----------
+        stage : Stage
+            Its name and settings.
+
+        Returns
+        -------
+        RunContext
+            The same object in each call for the last stage, as the model that it has loaded is large.
+        """
+        with self._lock:
+            if self._stage is None or self._stage[0] != stage:
+                storage = StageStorage(self.storage, stage)
+                self._stage = stage, RunContext(self.rows, stage.settings, self.plan, storage, self.cores)
+            return self._stage[1]
+
+    def offset(self) -> Float64:
+        """Global offset of the run, (D,) float64."""
+        return self.storage.read(addresses.survey())["offset"]
+
+    def scales(self) -> Float64:
+        """Units of the features, (D,) float64: their spread where the run standardizes, else 1."""
+        if not self.settings.standardize:
+            return np.ones(n_features_of(self.rows))
+        return self.storage.read(addresses.survey())["scales"]
+
+    def lowest_variances(self) -> Float64:
+        """Smallest noise variance of each feature, (D,) float64, in squared units of the data."""
+        lowest = self.settings.reg_covar * self.scales() ** 2
+        floors = self.storage.read(addresses.survey()).get("floors")  # runs of version 0.1.0 have none
+        return np.maximum(lowest, floors) if self.settings.standardize and floors is not None else lowest
+
+    def constraint(self) -> Constraint:
+        """What the M-steps of this run respect."""
+        settings = self.settings
+        noise = NOISE_MODELS[settings.covariance_type, settings.noise]
+        return Constraint(noise, self.lowest_variances(), self.scales(), settings.learn_weights)
+
+    def search_options(self) -> SearchOptions:
+        """How the E-steps of this run search."""
+        settings = self.settings
+        return SearchOptions(
+            exhaustive=settings.search == "exhaustive",
+            truncation=settings.truncation,
+            neighborhoods=settings.neighborhoods,
+            size=settings.search_size,
+            random_candidates=settings.random_candidates,
+            search_every=settings.search_every,
+            by_divergence=settings.similarity == "kl",
+            random_state=settings.random_state,
+            tile_rows=self.plan.tile_rows,
+        )
+
+    def mixture(self, version: int) -> Mixture:
+        """Parameters of a version.
+
+        Parameters
+        ----------
+        version : int
+            Its number.
+
+        Returns
+        -------
+        Mixture
+            Assembled from its component blocks.
+        """
+        with self._lock:
+            if self._mixture is None or self._mixture.version != version:
+                self._stage = None  # a run that has parameters is past its stages
+                self._mixture = None  # so that its memory serves the next one
+                run = (self.storage, self.settings, self.plan, self.rows.feature_shape)
+                self._mixture = read_mixture(*run, version, self.buffers)
+            return self._mixture
+
+    def packed(self, version: int) -> PackedMixture:
+        """Packed form of a version.
+
+        Parameters
+        ----------
+        version : int
+            Its number.
+
+        Returns
+        -------
+        PackedMixture
+        """
+        with self._lock:
+            mixture = self.mixture(version)
+            if self._packed is None or self._packed[0] != version:
+                self._packed = None  # so that its memory serves the next one
+                self._packed = version, pack_mixture(mixture, self.cores, self.buffers)
+            return self._packed[1]
+
+    def graph(self, version: int) -> NeighborGraph:
+        """Neighbour graph of a version.
+
+        Parameters
+        ----------
+        version : int
+            Its number.
+
+        Returns
+        -------
+        NeighborGraph
+        """
+        with self._lock:
+            if self._graph is None or self._graph[0] != version:
+                self._graph = version, read_graph(self.storage, self.settings, self.plan, version)
+            return self._graph[1]
+
+    def empty_moments(self, dtype: str) -> Moments:
+        """Unwritten memory for the moments of all components.
+
+        Parameters
+        ----------
+        dtype : {"float32", "float64"}
+            Dtype of the sums over rows.
+
+        Returns
+        -------
+        Moments
+        """
+        c, h = self.settings.n_components, self.settings.n_factors
+        sums = self.buffers.empty((c, h + 2, n_features_of(self.rows)), dtype)
+        return Moments(np.empty(c), np.empty((c, h + 1, h + 1)), sums)
+
+    def in_run_precision(self, moments: Moments) -> Moments:
+        """Moments in the precision of the run, in which they wait and travel.
+
+        Parameters
+        ----------
+        moments : Moments
+            Sums over rows.
+
+        Returns
+        -------
+        Moments
+            The same object where their dtype is that of the run.
+        """
+        if moments.moments.dtype == self.settings.precision:
+            return moments
+        rounded: NDArray[Any] = self.empty_moments(self.settings.precision).moments
+
+        def fill(start: int, stop: int) -> None:
+            np.copyto(rounded[start:stop], moments.moments[start:stop], casting="same_kind")
+
+        self.cores.run(fill, self.cores.split(len(rounded)))
+        return Moments(moments.counts, moments.factor_moments, rounded)

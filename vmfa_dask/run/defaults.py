@@ -1,0 +1,76 @@
+"""Defaults that depend on the data: what suits its width and its number of rows, where nothing was asked for.
+
+May import: em.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from vmfa_dask.run.settings import Settings
+
+# Attempts of a pilot: one of them finds what all need, and each costs some passes over a sample.
+_PILOT_ATTEMPTS = 3
+# Rows of a sample, at least and per component.
+_FEWEST_ROWS, _ROWS_PER_COMPONENT = 10_000, 100
+# Work of one pass over the sample, and its size, up to which the pilot costs little next to a run.
+_MOST_PRODUCTS, _MOST_VALUES = 2e8, 1e7
+
+
+def suited_to_data(settings: Settings, asked: Collection[str], n_rows: int, n_features: int) -> Settings:
+    """Settings whose defaults suit the data; what was asked for stays.
+
+    Fewer factors than features, and for few components a pilot on a sample of the rows in place of AFK-MC².
+
+    Parameters
+    ----------
+    settings : of the run
+    asked : names of settings that the user has chosen
+    n_rows, n_features : N and D
+    """
+    suited: dict[str, Any] = {}
+    if "n_factors" not in asked:
+        suited["n_factors"] = min(settings.n_factors, max(n_features - 1, 0))
+    settings = replace(settings, **suited)
+    if "init_params" not in asked and suits_pilot(settings, n_rows, n_features):
+        settings = replace(settings, init_params="pilot")
+    if "n_init" not in asked and settings.init_params == "pilot":
+        settings = replace(settings, n_init=_PILOT_ATTEMPTS)
+    return settings
+
+
+def sample_size(settings: Settings, n_rows: int) -> int:
+    """Rows of the sample on which a pilot trains.
+
+    Parameters
+    ----------
+    settings : Settings
+        The run.
+    n_rows : int
+        N.
+
+    Returns
+    -------
+    int
+    """
+    return min(n_rows, max(_FEWEST_ROWS, _ROWS_PER_COMPONENT * settings.n_components))
+
+
+def suits_pilot(settings: Settings, n_rows: int, n_features: int) -> bool:
+    """Whether the model is small enough for a pilot on a sample to cost little.
+
+    Parameters
+    ----------
+    settings : Settings
+        The run.
+    n_rows, n_features : int
+        N and D.
+
+    Returns
+    -------
+    bool
+    """
+    values = sample_size(settings, n_rows) * n_features
+    return values <= _MOST_VALUES and values * settings.n_components * (settings.n_factors + 2) <= _MOST_PRODUCTS

@@ -1,0 +1,254 @@
+"""The numbers that define a run: the paper's symbols with the field's names, checked before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any
+
+from vmfa_dask.run.numbers import plain
+
+INITIALIZERS = ("pilot", "afkmc2", "uniform", "k-means++", "k-means+fa", "noise")
+COVARIANCES = ("mfa", "diagonal", "isotropic")
+NOISES = ("component", "shared")
+SEARCHES = ("guided", "exhaustive")
+SIMILARITIES = ("kl", "joint")
+EMPTY = ("drop", "split")
+PRECISIONS = ("float32", "float64")
+# The settings of the paper's experiments, where the defaults differ: everything in the units of the data as they are.
+PAPER: Mapping[str, Any] = MappingProxyType(
+    {"standardize": False, "reg_covar": 1e-3, "tol": 1e-4, "warmup_tol": 1e-4, "init_params": "afkmc2", "n_init": 1}
+)
+# Floor and tolerances where features are standardized, and in the units of the data as they are.
+_REG_COVAR = {True: 3e-5, False: 1e-3}
+_TOLERANCE = {True: 5e-4, False: 1e-4}
+_CHOICES = {
+    "covariance_type": COVARIANCES,
+    "noise": NOISES,
+    "learn_weights": (True, False),
+    "standardize": (True, False),
+    "search": SEARCHES,
+    "similarity": SIMILARITIES,
+    "empty_components": EMPTY,
+    "init_params": INITIALIZERS,
+    "precision": PRECISIONS,
+}
+
+
+_LOWEST = {
+    "n_components": 1,
+    "n_factors": 0,
+    "truncation": 1,
+    "search_every": 1,
+    "random_candidates": 0,
+    "max_iter": 0,
+    "max_warmup_iter": 0,
+    "chain_length": 1,
+    "n_init": 1,
+    "random_state": 0,
+}
+
+
+def _require(ok: bool, name: str, value: Any, expected: str) -> None:
+    if not ok:
+        raise ValueError(f"{name}={value!r}: expected {expected}")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is trained, and until when.
+
+    Sizes of searches are the paper's. Where a number depends on the units of the data the default does not: multiplying
+    a feature by a constant changes densities by that constant and nothing else. ``Settings.paper(...)`` (in a fit,
+    ``preset="paper"``) has the paper's own numbers.
+
+    Parameters
+    ----------
+    n_components : C, number of mixture components
+    n_factors : H >= 0, columns of each loading matrix; 0 is a mixture with diagonal covariances. By default 5, and none
+        where the covariance type has none.
+    covariance_type : "mfa" (low rank and diagonal), "diagonal" or "isotropic"; the latter two have no factors
+    noise : "component" (each component has noise variances of its own) or "shared" (all have the same)
+    learn_weights : False leaves the mixing proportions as they were in the beginning, equal unless a start is given
+    truncation : C', components kept per row; values above C are refused. By default 3 (C where there are fewer), and
+        all of them with exhaustive search, which is exact EM then.
+    search : "guided" (each row is compared with the neighbours of its kept components) or "exhaustive" (with all
+        components: EM with truncated posteriors, and exact EM where C' = C; no warm-up)
+    similarity : how guided search finds the neighbours of a component: "kl" by the estimated Kullback-Leibler
+        divergence (paper, eq. deltaF), "joint" by mean log-joints (paper, eq. euclidean_distance)
+    empty_components : what becomes of a component that no row keeps: "drop" leaves it out from then on, "split" gives
+        it half of another one that is drawn by its weight (paper, ablation on initialisation)
+    neighborhood : G, how many neighbours (itself included) a kept component proposes; clipped to C. One size per rank,
+        such as ``(15, 5, 5)``, lets the component that explains a row best propose more than the others.
+    search_every : R; a row whose kept components came out of a search unchanged is evaluated on them alone and searched
+        again in every R-th pass, until they change. 1 searches every row in every pass, as in the paper.
+    random_candidates : uniform components added to each search space (1 in the paper)
+    tol, warmup_tol : smallest gain of the free energy, from one pass to the next, that continues training and warm-up:
+        nats per row and feature (default 5e-4), or relative to the free energy without `standardize` (default 1e-4;
+        paper, convergence criterion)
+    max_iter, max_warmup_iter : most iterations of training and of warm-up
+    standardize : True measures each feature in units of its own spread (see `seeding.survey`), which a pass over the
+        rows finds: distances between seeds, first loadings, `reg_covar`, `tol` and what "isotropic" means. The model is in
+        the units of the data all the same. False takes the data as they are.
+    reg_covar : smallest noise variance: a part of the variance of each feature (default 3e-5; never less than its
+        recorded steps tell, see `seeding.survey`), or in squared units of the data without `standardize` (default 1e-3)
+    init_params : "pilot" (short runs on a sample of the rows, for few components, see `run.starts.pilot`), "afkmc2",
+        "uniform", "k-means++" (C passes over the rows), "k-means+fa" (k-means from "afkmc2" seeds, then a factor
+        analyzer in each cluster; both end by `tol`, and each pass of k-means costs N·C distances) or "noise" (means
+        anywhere in the range of the data); the paper's ablation on initialisation compares all but the first. A fit
+        takes "pilot" by default where the model is small, "afkmc2" elsewhere.
+    n_init : initialisations that are tried in short runs; the one with the largest free energy goes on
+    chain_length : length of the Markov chains of AFK-MC²
+    random_state : seed; every draw is a hash of it
+    precision : "float32" (parameters and kernels; sums over rows are float64) or "float64"
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, the value and what is allowed.
+    """
+
+    n_components: int
+    n_factors: int = None  # type: ignore[assignment]  # numbers whose default depends on others are set below
+    covariance_type: str = "mfa"
+    noise: str = "component"
+    learn_weights: bool = True
+    truncation: int = None  # type: ignore[assignment]
+    search: str = "guided"
+    similarity: str = "kl"
+    empty_components: str = "drop"
+    neighborhood: int | tuple[int, ...] = 15
+    search_every: int = 1
+    random_candidates: int = 1
+    tol: float = None  # type: ignore[assignment]
+    warmup_tol: float = None  # type: ignore[assignment]
+    max_iter: int = 200
+    max_warmup_iter: int = 50
+    standardize: bool = True
+    reg_covar: float = None  # type: ignore[assignment]
+    init_params: str = "afkmc2"
+    n_init: int = 1
+    chain_length: int = 10
+    random_state: int = 0
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, plain(getattr(self, field.name)))
+        for name, low in _LOWEST.items():
+            value = getattr(self, name)
+            if value is not None or name not in ("n_factors", "truncation"):  # set below where they are left out
+                _require(_is_integer(value) and value >= low, name, value, f"an integer >= {low}")
+        for name, allowed in _CHOICES.items():
+            value = getattr(self, name)
+            _require(value in allowed, name, value, f"one of {allowed}")
+        for name, value in self._defaults().items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        _require(self.random_state < 2**63, "random_state", self.random_state, "an integer below 2**63")
+        for name in ("tol", "warmup_tol"):
+            value = getattr(self, name)
+            _require(_is_number(value) and 0 <= value < 1, name, value, "a number in [0, 1)")
+        positive = _is_number(self.reg_covar) and 0 < self.reg_covar < float("inf")
+        _require(positive, "reg_covar", self.reg_covar, "a positive number")
+        _require(
+            self.covariance_type == "mfa" or self.n_factors == 0,
+            "n_factors",
+            self.n_factors,
+            f"0 with covariance_type={self.covariance_type!r}, which has no factors",
+        )
+        _require(
+            self.truncation <= self.n_components,
+            "truncation",
+            self.truncation,
+            f"at most n_components={self.n_components}",
+        )
+        object.__setattr__(self, "neighborhood", self._clipped_neighborhood())
+
+    def _defaults(self) -> dict[str, Any]:
+        """Numbers that depend on others, where they are left out."""
+        kept = self.n_components if self.search == "exhaustive" else min(3, self.n_components)
+        return {
+            "n_factors": 5 if self.covariance_type == "mfa" else 0,
+            "truncation": kept,
+            "tol": _TOLERANCE[self.standardize],
+            "warmup_tol": _TOLERANCE[self.standardize],
+            "reg_covar": _REG_COVAR[self.standardize],
+        }
+
+    @classmethod
+    def paper(cls, n_components: int, n_factors: int | None = None, **changes: Any) -> Settings:
+        """The settings of the paper's experiments, with changes."""
+        return cls(**{**PAPER, "n_components": n_components, "n_factors": n_factors, **changes})
+
+    def gain(self, free_energy: float, before: float, n_features: int) -> float:
+        """What a pass has gained, in the units of `tol`; free energies are nats per row."""
+        unit = n_features if self.standardize else max(abs(before), 1e-300)
+        return (free_energy - before) / unit
+
+    def _clipped_neighborhood(self) -> int | tuple[int, ...]:
+        """G, or the sizes by rank, none above C."""
+        value, c = self.neighborhood, self.n_components
+        if isinstance(value, list | tuple):
+            ranks = len(value) == self.truncation and all(_is_integer(size) and size >= 1 for size in value)
+            _require(
+                ranks, "neighborhood", value, f"integers >= 1, one for each of the truncation={self.truncation} ranks"
+            )
+            return tuple(min(size, c) for size in value)
+        _require(_is_integer(value) and value >= 1, "neighborhood", value, "an integer >= 1, or one for each rank")
+        return min(value, c)
+
+    @property
+    def neighborhoods(self) -> tuple[int, ...]:
+        """Neighbours that each kept component proposes, by rank, (C',)."""
+        return self.neighborhood if isinstance(self.neighborhood, tuple) else (self.neighborhood,) * self.truncation
+
+    @property
+    def warmup_passes(self) -> int:
+        """Most passes of warm-up: what it learns, neighbours and kept components, is of no use to exhaustive search."""
+        return 0 if self.search == "exhaustive" else self.max_warmup_iter
+
+    @property
+    def graph_size(self) -> int:
+        """Size of the sets g_c: the largest neighbourhood."""
+        return max(self.neighborhoods)
+
+    @property
+    def search_size(self) -> int:
+        """S, the most candidates that a row can have."""
+        if self.search == "exhaustive":
+            return self.n_components
+        return min(self.n_components, sum(self.neighborhoods) + self.random_candidates)
+
+    @property
+    def most_candidates(self) -> int:
+        """Most components that a row is compared with at once, on the way to the start included."""
+        return self.n_components if self.init_params == "k-means+fa" else self.search_size
+
+    def check_against(self, n_rows: int, n_features: int, label: str = "") -> None:
+        """Refuse what cannot be trained on rows of this number and width; `label` is what they are called.
+
+        Raises
+        ------
+        ValueError
+            Naming both numbers.
+        """
+        where = f" ({label})" if label else ""
+        if n_rows < self.n_components:
+            raise ValueError(
+                f"n_components={self.n_components}: the data has only {n_rows} rows{where}; every component needs at "
+                "least one"
+            )
+        if self.n_factors >= n_features and self.n_factors > 0:
+            raise ValueError(
+                f"n_factors={self.n_factors}: expected 0 to {n_features - 1} for rows of {n_features} features{where}"
+            )

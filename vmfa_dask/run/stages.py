@@ -1,0 +1,54 @@
+"""Stages: trainings with settings of their own on the way to a run's start, on its rows, its tasks and its storage.
+
+A stage keeps what it writes under kinds of its own, so that its versions and those of the run do not meet. May import:
+values, kernels, em.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from vmfa_dask.addresses import Address
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.storage import Arrays, Storage
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A training with other settings than the run's.
+
+    Parameters
+    ----------
+    name : prefix of its tasks and of what it keeps
+    settings : its numbers; as many components as the run, which share its plan
+    """
+
+    name: str
+    settings: Settings
+
+
+class StageStorage:
+    """The part of a run's storage that belongs to one of its stages."""
+
+    def __init__(self, storage: Storage, stage: Stage) -> None:
+        self._storage, self._name = storage, stage.name
+
+    @property
+    def maps_memory(self) -> bool:
+        """As the storage of the run."""
+        return self._storage.maps_memory
+
+    def _own(self, address: Address) -> Address:
+        return replace(address, kind=f"{self._name}-{address.kind}")
+
+    def write(self, address: Address, arrays: Arrays) -> None:
+        """Write under the kinds of the stage; see `Storage.write`."""
+        self._storage.write(self._own(address), arrays)
+
+    def read(self, address: Address) -> Arrays:
+        """Read what the stage has written; see `Storage.read`."""
+        return self._storage.read(self._own(address))
+
+    def discard(self, kind: str, version: int) -> None:
+        """Forget a version of the stage; see `Storage.discard`."""
+        self._storage.discard(f"{self._name}-{kind}", version)

@@ -1,0 +1,149 @@
+"""Where a run stands between two passes: all that is needed, with the stored versions, to go on from there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from vmfa_dask.addresses import GRAPH, PARAMETERS, POSTERIOR, START
+from vmfa_dask.run.records import PHASES, IterationRecord, check_fields
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.step import Step
+
+# Changes of the free energy below this, in the units of `tol`, may come from rounding alone.
+_ROUNDING = {"float32": 1e-5, "float64": 1e-9}
+WARM_UP, TRAINING, FINAL, DONE = PHASES
+
+
+@dataclass(frozen=True)
+class RunState:
+    """The next pass of a run and what came before.
+
+    Parameters
+    ----------
+    phase : of the next pass; "done" after the last one
+    iteration, parameters, graph : versions that the next pass uses, of posteriors, parameters and neighbours
+    passes : passes of this phase that are done
+    converged : whether training ended by its tolerance
+    better : parameters of the last pass of training, which are returned where the next ones turn out to be worse
+    fell : whether the free energy fell, which ended the training
+    n_distinct_seeds : distinct rows among the C seeds
+    records : one per pass that is done
+    """
+
+    phase: str = WARM_UP
+    iteration: int = 0
+    parameters: int = 0
+    graph: int = 0
+    passes: int = 0
+    converged: bool = False
+    better: int | None = None
+    fell: bool = False
+    n_distinct_seeds: int = 0
+    records: tuple[IterationRecord, ...] = ()
+
+    @classmethod
+    def first(cls, settings: Settings, n_distinct_seeds: int) -> RunState:
+        """The state after initialisation."""
+        return cls(n_distinct_seeds=n_distinct_seeds)._skip_empty_phases(settings)
+
+    def step(self, settings: Settings) -> Step:
+        """The next pass."""
+        search, update = self.phase != FINAL and settings.search == "guided", self.phase == TRAINING
+        return Step(self.iteration, self.parameters, self.graph, search, update)
+
+    def after(self, record: IterationRecord, settings: Settings) -> RunState:
+        """The state after a pass: a gain of the free energy below the tolerance ends a phase (paper, convergence).
+
+        EM never lowers the free energy, but rounding does where it has eaten the digits of the model. A fall that is
+        larger than the tolerance is therefore no convergence: it ends the training with the parameters of the pass
+        before.
+        """
+        step = self.step(settings)
+        state = replace(
+            self,
+            iteration=self.iteration + 1,
+            parameters=self.parameters + step.update,
+            graph=self.graph + step.search,
+            passes=self.passes + 1,
+            better=self.parameters if step.update else self.better,
+            records=(*self.records, record),
+        )
+        tol = settings.warmup_tol if self.phase == WARM_UP else settings.tol
+        if self._falls(record, settings):
+            assert self.better is not None
+            # The components that this pass has kept are those of the worse parameters: it is undone altogether.
+            back = replace(self, parameters=self.better, better=None, fell=True, converged=False)
+            state = replace(back, phase=FINAL, passes=0, records=state.records)
+        elif self.phase == FINAL:
+            state = replace(state, phase=DONE, passes=0, better=None)
+        elif state.passes > 1 and record.change < tol:
+            converged = self.converged or self.phase == TRAINING
+            state = replace(state, phase=_following(self.phase), passes=0, converged=converged)
+        return state._skip_empty_phases(settings)
+
+    def _falls(self, record: IterationRecord, settings: Settings) -> bool:
+        """Whether the parameters of this pass are worse than those of the pass before by more than rounding.
+
+        A component that was split in between lowers the free energy for a pass or two, and is meant to.
+        """
+        split = any(before.split for before in self.records[-2:])
+        smallest = max(settings.tol, _ROUNDING[settings.precision])
+        return self.better is not None and not split and record.change < -smallest
+
+    @property
+    def posterior(self) -> int:
+        """Version of the posteriors that going on from here reads; a finished run keeps those before its evaluation."""
+        return self.iteration - 1 if self.phase == DONE else self.iteration
+
+    def needed(self) -> list[tuple[str, int]]:
+        """(kind, version) of everything that the storage must hold to go on from here."""
+        parameters = {self.parameters} if self.better is None else {self.better, self.parameters}
+        versions = [(PARAMETERS, version) for version in sorted(parameters)]
+        return [(START, 0), *versions, (GRAPH, self.graph), (POSTERIOR, self.posterior)]
+
+    def reopened(self, settings: Settings) -> RunState:
+        """The state of a finished run as if it had not been evaluated, when new settings ask for more training."""
+        training = [record for record in self.records if record.phase == TRAINING]
+        ended = len(training) > 1 and training[-1].change < settings.tol
+        if self.phase != DONE or ended or self.fell or len(training) >= settings.max_iter:
+            return self
+        return replace(
+            self,
+            phase=TRAINING,
+            iteration=self.iteration - 1,
+            passes=len(training),
+            converged=False,
+            records=self.records[:-1],
+        )
+
+    def _skip_empty_phases(self, settings: Settings) -> RunState:
+        """Leave a phase whose passes are used up."""
+        state = self
+        for phase, most in ((WARM_UP, settings.warmup_passes), (TRAINING, settings.max_iter)):
+            if state.phase == phase and state.passes >= most:
+                state = replace(state, phase=_following(phase), passes=0)
+        return state
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a file; JSON knows no NaN, which the first change is."""
+        records = [{**asdict(r), "change": None if math.isnan(r.change) else r.change} for r in self.records]
+        return {**asdict(replace(self, records=())), "records": records}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> RunState:
+        """The state that `as_dict` wrote.
+
+        Raises
+        ------
+        ValueError
+            Naming the field that holds something else.
+        """
+        known = check_fields(cls, values, "the state")
+        records = [IterationRecord.from_json(record, k) for k, record in enumerate(known.get("records", []))]
+        return cls(**{**known, "records": tuple(records)})
+
+
+def _following(phase: str) -> str:
+    return PHASES[PHASES.index(phase) + 1]

@@ -1,0 +1,93 @@
+"""Where versions of parameters, graphs and posteriors live between tasks. May import: addresses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from vmfa_dask.addresses import Address
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Storage(Protocol):
+    """Named arrays by address; each address is written once."""
+
+    @property
+    def maps_memory(self) -> bool:
+        """Whether arrays that other processes have written are mapped from the memory of this machine."""
+        ...
+
+    def write(self, address: Address, arrays: Arrays) -> None:
+        """Write arrays.
+
+        Parameters
+        ----------
+        address : Address
+            Where to.
+        arrays : mapping of str to array
+            They become read-only.
+        """
+        ...
+
+    def read(self, address: Address) -> Arrays:
+        """Read arrays.
+
+        Parameters
+        ----------
+        address : Address
+            Where from.
+
+        Returns
+        -------
+        mapping of str to read-only array
+
+        Raises
+        ------
+        KeyError
+            If nothing was written there.
+        """
+        ...
+
+    def discard(self, kind: str, version: int) -> None:
+        """Forget a version; nothing happens if it does not exist.
+
+        Parameters
+        ----------
+        kind : str
+            Kind of its addresses.
+        version : int
+            Its number.
+        """
+        ...
+
+
+class MemoryStorage:
+    """Versions in the memory of this process, for a driver and workers that share it (see `Storage`)."""
+
+    maps_memory = False  # results of tasks are in memory already
+
+    def __init__(self) -> None:
+        self._arrays: dict[Address, Arrays] = {}
+        self._lock = threading.Lock()
+
+    def write(self, address: Address, arrays: Arrays) -> None:
+        """Keep the arrays themselves; see `Storage.write`."""
+        for array in arrays.values():
+            array.flags.writeable = False
+        with self._lock:
+            self._arrays[address] = dict(arrays)
+
+    def read(self, address: Address) -> Arrays:
+        """The arrays that were written; see `Storage.read`."""
+        with self._lock:
+            return self._arrays[address]
+
+    def discard(self, kind: str, version: int) -> None:
+        """Drop the references; see `Storage.discard`."""
+        with self._lock:
+            for address in [a for a in self._arrays if (a.kind, a.version) == (kind, version)]:
+                del self._arrays[address]

@@ -1,0 +1,160 @@
+"""Tasks of the M-step and of the neighbour update, one component block each. May import: values, em, run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vmfa_dask import addresses
+from vmfa_dask.em.m_step import ParameterBlock, average_noise, maximize_block, nearest_neighbors
+from vmfa_dask.em.splitting import draw_donors
+from vmfa_dask.em.statistics import merge_divergences
+from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.handover import PartialResult, take_over
+from vmfa_dask.run.row_source import n_features_of
+from vmfa_dask.run.step import Step
+from vmfa_dask.run.tasks.merge import total_tally
+from vmfa_dask.run.versions import PARAMETER_NAMES, write_splits
+from vmfa_dask.sizes import Sized
+from vmfa_dask.values import Float64, RowTally, Statistics
+
+
+@dataclass(frozen=True)
+class BlockUpdate(Sized):
+    """What the M-step of a component block reports to the driver.
+
+    Parameters
+    ----------
+    n_rows : float
+        Σ N_c over the block.
+    n_alive : int
+        Components that hold rows.
+    dropped : tuple of int
+        Components that just lost all their rows.
+    noise : (D,) float64 array or None
+        Σ N_c σ²_c where all components share their noise variances, else None.
+    """
+
+    n_rows: float
+    n_alive: int
+    dropped: tuple[int, ...]
+    noise: Float64 | None = None
+
+
+@dataclass(frozen=True)
+class BlockReport(Sized):
+    """What the update of one component block tells the driver.
+
+    Parameters
+    ----------
+    tally : RowTally
+        Sums over all rows of the pass.
+    update : BlockUpdate or None
+        Result of the M-step, None where the pass has none.
+    seconds : float
+        Wall-clock time of the update.
+    n_features : int
+        D.
+    """
+
+    tally: RowTally
+    update: BlockUpdate | None
+    seconds: float
+    n_features: int
+
+
+def update_block(context: RunContext, block: int, step: Step, *results: PartialResult) -> BlockReport:
+    """M-step and neighbour update of one component block: writes the next versions.
+
+    Parameters
+    ----------
+    context : RunContext
+        The run in this process.
+    block : int
+        Number of the component block.
+    step : Step
+        The pass.
+    *results : PartialResult
+        Summands of its statistics.
+
+    Returns
+    -------
+    BlockReport
+    """
+    begin, update = time.perf_counter(), None
+    parts = [take_over(context, block, result) for result in results]
+    with context.cores.exclusive(hurry=True):
+        if step.search:
+            _update_neighbors(context, block, step, parts)
+        if step.update:
+            update = _update_parameters(context, block, step, parts)
+    return BlockReport(total_tally(results), update, time.perf_counter() - begin, n_features_of(context.rows))
+
+
+def _update_neighbors(context: RunContext, block: int, step: Step, parts: Sequence[Statistics]) -> None:
+    start, stop = context.plan.component_blocks[block]
+    divergences = merge_divergences(parts)
+    assert divergences is not None
+    neighbors = nearest_neighbors(divergences, start, context.graph(step.graph).neighbors[start:stop])
+    context.storage.write(addresses.graph(step.graph + 1, block), {"neighbors": neighbors})
+
+
+def _update_parameters(context: RunContext, block: int, step: Step, parts: Sequence[Statistics]) -> BlockUpdate:
+    old, constraint = context.mixture(step.parameters), context.constraint()
+    start, stop = context.plan.component_blocks[block]
+    moments = [part.moments for part in parts if part.moments is not None]
+    tools = (context.cores, context.buffers)
+    updated = maximize_block(moments, old, start, context.plan.n_rows, constraint, *tools)
+    shared = constraint.noise.shared
+    arrays = {name: getattr(updated, name) for name in PARAMETER_NAMES if not (shared and name == "noise_variances")}
+    context.storage.write(addresses.parameters(step.parameters + 1, block), arrays)
+    return _block_update(updated, old.weights[start:stop], start, shared)
+
+
+def _block_update(updated: ParameterBlock, weights_before: Float64, start: int, shared: bool) -> BlockUpdate:
+    counts = updated.counts
+    dropped = np.flatnonzero((updated.weights <= 0) & (weights_before > 0)) + start
+    noise = counts @ updated.noise_variances if shared else None
+    return BlockUpdate(float(counts.sum()), int(np.count_nonzero(counts > 0)), tuple(dropped.tolist()), noise)
+
+
+def update_noise(context: RunContext, step: Step, *reports: BlockReport) -> None:
+    """Write the noise variances that all components share, once every component block has its new parameters.
+
+    Parameters
+    ----------
+    context : RunContext
+        The run in this process.
+    step : Step
+        The pass.
+    *reports : BlockReport
+        Reports of all component blocks, in their order.
+    """
+    updates = [report.update for report in reports if report.update is not None]
+    sums = [update.noise for update in updates if update.noise is not None]
+    noise = average_noise(sums, sum(update.n_rows for update in updates), context.lowest_variances())
+    arrays = {"noise_variances": noise.astype(context.settings.precision)}
+    context.storage.write(addresses.shared_noise(step.parameters + 1), arrays)
+
+
+def split_components(context: RunContext, step: Step, lost: Sequence[int]) -> None:
+    """Let components that lost all their rows take half of another one, in the next versions.
+
+    Parameters
+    ----------
+    context : RunContext
+        The run in this process.
+    step : Step
+        The pass.
+    lost : sequence of int
+        The components.
+    """
+    version, blocks = step.parameters + 1, range(len(context.plan.component_blocks))
+    weights = np.concatenate([context.storage.read(addresses.parameters(version, b))["weights"] for b in blocks])
+    splits = draw_donors(weights, lost, context.settings.random_state, version)
+    write_splits(context.storage, addresses.PARAMETERS, version, splits)
+    if step.search:
+        write_splits(context.storage, addresses.GRAPH, step.graph + 1, splits)

@@ -1,0 +1,160 @@
+"""Versions of the model in the storage of a run: assembled from component blocks. May import: values, em, run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmfa_dask import addresses
+from vmfa_dask.addresses import Address
+from vmfa_dask.em.splitting import Splits, split_neighbors, split_parameters
+from vmfa_dask.run.plan import Plan
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.state import RunState
+from vmfa_dask.run.storage import Storage
+from vmfa_dask.runtime.buffers import BufferPool
+from vmfa_dask.values import Mixture, NeighborGraph
+
+PARAMETER_NAMES = ("weights", "means", "loadings", "noise_variances")
+
+
+def read_mixture(
+    storage: Storage,
+    settings: Settings,
+    plan: Plan,
+    feature_shape: tuple[int, ...],
+    version: int,
+    buffers: BufferPool | None = None,
+) -> Mixture:
+    """Parameters of a version.
+
+    Parameters
+    ----------
+    storage, settings, plan : Storage, Settings, Plan
+        The run.
+    feature_shape : tuple of int
+        Shape of one row.
+    version : int
+        Number of the version.
+    buffers : BufferPool, optional
+        Where the arrays come from.
+
+    Returns
+    -------
+    Mixture
+
+    Raises
+    ------
+    KeyError
+        If the storage does not hold the version.
+    """
+    buffers = buffers or BufferPool()
+    blocks = [storage.read(addresses.parameters(version, b)) for b in range(len(plan.component_blocks))]
+    names = [name for name in PARAMETER_NAMES if name in blocks[0]]
+    arrays = {name: _joined([block[name] for block in blocks], buffers) for name in names}
+    if "noise_variances" not in arrays:
+        shared = storage.read(addresses.shared_noise(version))["noise_variances"]
+        arrays["noise_variances"] = np.tile(shared, (len(arrays["weights"]), 1))
+    splits = _read_splits(storage, settings, addresses.PARAMETERS, version)
+    if splits is not None:
+        split_parameters(arrays, splits, settings.random_state, version)
+    offset = storage.read(addresses.survey())["offset"]
+    return Mixture(**arrays, feature_shape=feature_shape, offset=offset, version=version)
+
+
+def read_graph(storage: Storage, settings: Settings, plan: Plan, version: int) -> NeighborGraph:
+    """Neighbour graph of a version.
+
+    Parameters
+    ----------
+    storage, settings, plan : Storage, Settings, Plan
+        The run.
+    version : int
+        Number of the version.
+
+    Returns
+    -------
+    NeighborGraph
+
+    Raises
+    ------
+    KeyError
+        If the storage does not hold the version.
+    """
+    blocks = [storage.read(addresses.graph(version, b)) for b in range(len(plan.component_blocks))]
+    neighbors = np.concatenate([block["neighbors"] for block in blocks])
+    splits = _read_splits(storage, settings, addresses.GRAPH, version)
+    return NeighborGraph(neighbors if splits is None else split_neighbors(neighbors, splits))
+
+
+def needed_by(state: RunState, settings: Settings, plan: Plan) -> list[tuple[Address, bool]]:
+    """Addresses that a storage must hold for a run to continue.
+
+    Parameters
+    ----------
+    state : RunState
+        Where the run stands.
+    settings, plan : Settings, Plan
+        The run.
+
+    Returns
+    -------
+    list of (Address, bool)
+        In the order in which they are kept; False marks those that not every run has. Rows of seeds exist where seeding
+        took place, and the first posteriors are drawn from them where they are not stored.
+    """
+    return [part for kind, version in state.needed() for part in _parts_of(kind, version, settings, plan)]
+
+
+def _parts_of(kind: str, version: int, settings: Settings, plan: Plan) -> list[tuple[Address, bool]]:
+    blocks = range(len(plan.component_blocks))
+    if kind == addresses.START:
+        return [(addresses.survey(), not settings.standardize), (addresses.seeds(), False)]
+    if kind == addresses.POSTERIOR:
+        needed = version > 0 and settings.search == "guided"
+        return [(addresses.posterior(version, group), needed) for group in range(len(plan.groups))]
+    if kind == addresses.GRAPH:
+        parts = [(addresses.graph(version, block), True) for block in blocks]
+    else:
+        parts = [(addresses.parameters(version, block), True) for block in blocks]
+        if settings.noise == "shared":
+            parts.append((addresses.shared_noise(version), True))
+    if settings.empty_components == "split":
+        parts.append((addresses.splits(kind, version), False))
+    return parts
+
+
+def write_splits(storage: Storage, kind: str, version: int, splits: Splits) -> None:
+    """Write the components that were split on the way to a version.
+
+    A version is written once, so its splits lie beside its component blocks, and whoever reads it applies them.
+
+    Parameters
+    ----------
+    storage : Storage
+        Where to.
+    kind : {addresses.PARAMETERS, addresses.GRAPH}
+        Which of the two.
+    version : int
+        Number of the new version.
+    splits : Splits
+        The splits.
+    """
+    storage.write(addresses.splits(kind, version), {"components": splits.components, "donors": splits.donors})
+
+
+def _read_splits(storage: Storage, settings: Settings, kind: str, version: int) -> Splits | None:
+    if settings.empty_components != "split":
+        return None
+    try:
+        return Splits(**storage.read(addresses.splits(kind, version)))
+    except KeyError:
+        return None
+
+
+def _joined(parts: list[NDArray[Any]], buffers: BufferPool) -> NDArray[Any]:
+    """Component blocks one after the other; a copy, as stored arrays end with their version."""
+    joined = buffers.empty((sum(len(part) for part in parts), *parts[0].shape[1:]), parts[0].dtype)
+    return np.concatenate(parts, out=joined)
