@@ -1,4 +1,4 @@
-"""Addresses of what a run stores: which part of which version of which kind. May import: the standard library.
+"""Addresses of what a run stores. May import: the standard library.
 
 Everything is written once under its address and never changed, so a task that runs twice writes the same.
 """
@@ -6,33 +6,61 @@ Everything is written once under its address and never changed, so a task that r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 PARAMETERS, GRAPH, POSTERIOR, START = "parameters", "graph", "posterior", "start"
-# Distances to the nearest seed, while k-means++ draws the next one.
-NEAREST = "nearest"
-# Sums over the rows of each group, on their way to the updates of one pass.
-MOMENTS = "moments"
-
-_SHARED_NOISE, _SPLITS, _SURVEY, _SEEDS = "shared-noise", "splits", "survey", "seeds"
+NEAREST, MOMENTS = "nearest", "moments"
 
 
-@dataclass(frozen=True)
-class Address:
-    """Address of some named arrays.
+def version_folder(kind: str, version: int) -> str:
+    """Path of a version, relative to the storage.
 
     Parameters
     ----------
     kind : str
-        What is stored, such as `PARAMETERS`; within a stage of a run, with the name of the stage in front.
+        What is stored, such as `PARAMETERS`.
+    version : int
+        Its number.
+
+    Returns
+    -------
+    str
+    """
+    return f"{kind}/{version:06d}"
+
+
+class Address:
+    """Address of some named arrays: a part of a version of a kind.
+
+    Attributes
+    ----------
+    kind : str
+        What is stored, such as `PARAMETERS`.
     version : int
         Number of the version.
-    part : str
-        The part of the version: a component block, a group, or what all share.
     """
 
-    kind: str
+    kind: ClassVar[str]
     version: int
-    part: str
+
+    @property
+    def part(self) -> str:
+        """The part of the version: a component block, a group, or what all share."""
+        raise NotImplementedError
+
+    def number(self, n_blocks: int) -> int:
+        """Number of the part in the folder of a run, which numbers them.
+
+        Parameters
+        ----------
+        n_blocks : int
+            Component blocks of the run, after which the parts are numbered that all blocks share.
+
+        Returns
+        -------
+        int
+        """
+        raise NotImplementedError
 
     @property
     def folder(self) -> str:
@@ -48,162 +76,226 @@ class Address:
         return f"{self.kind} of version {self.version}, {self.part}"
 
 
-def version_folder(kind: str, version: int) -> str:
-    """Path of a version, relative to the storage.
+class _OfComponents(Address):
+    block: int
 
-    Parameters
-    ----------
-    kind : str
-        See `Address`.
-    version : int
-        Its number.
+    @property
+    def part(self) -> str:
+        return f"components-{self.block:05d}"
 
-    Returns
-    -------
-    str
-    """
-    return f"{kind}/{version:06d}"
+    def number(self, n_blocks: int) -> int:
+        return self.block
 
 
-def _components(block: int) -> str:
-    return f"components-{block:05d}"
+class _OfRows(Address):
+    group: int
+
+    @property
+    def part(self) -> str:
+        return f"group-{self.group:05d}"
+
+    def number(self, n_blocks: int) -> int:
+        return self.group
 
 
-def _group(group: int) -> str:
-    return f"group-{group:05d}"
-
-
-def parameters(version: int, block: int) -> Address:
-    """Address of the parameters of one component block.
-
-    Parameters
-    ----------
-    version, block : int
-        Number of the version, and of the component block.
-
-    Returns
-    -------
-    Address
-    """
-    return Address(PARAMETERS, version, _components(block))
-
-
-def shared_noise(version: int) -> Address:
-    """Address of the noise variances that all components share.
-
-    Parameters
-    ----------
-    version : int
-        Number of the version of the parameters.
-
-    Returns
-    -------
-    Address
-    """
-    return Address(PARAMETERS, version, _SHARED_NOISE)
-
-
-def splits(kind: str, version: int) -> Address:
-    """Address of the components that were split on the way to a version of the parameters or of the graph.
-
-    Parameters
-    ----------
-    kind : {PARAMETERS, GRAPH}
-        Which of the two.
-    version : int
-        Its number.
-
-    Returns
-    -------
-    Address
-    """
-    return Address(kind, version, _SPLITS)
-
-
-def graph(version: int, block: int) -> Address:
-    """Address of the neighbours of one component block.
+@dataclass(frozen=True)
+class Parameters(_OfComponents):
+    """Parameters of one component block.
 
     Parameters
     ----------
     version, block : int
         Number of the version, and of the component block.
-
-    Returns
-    -------
-    Address
     """
-    return Address(GRAPH, version, _components(block))
+
+    kind = PARAMETERS
+    version: int
+    block: int
 
 
-def posterior(iteration: int, group: int) -> Address:
-    """Address of the kept components of the rows of one group.
+@dataclass(frozen=True)
+class SharedNoise(Address):
+    """Noise variances that all components share.
 
     Parameters
     ----------
-    iteration, group : int
+    version : int
+        Version of the parameters.
+    """
+
+    kind = PARAMETERS
+    part = "shared-noise"
+    version: int
+
+    def number(self, n_blocks: int) -> int:
+        """After the component blocks; see `Address.number`."""
+        return n_blocks
+
+
+@dataclass(frozen=True)
+class SplitParameters(Address):
+    """Components that were split on the way to a version of the parameters.
+
+    Parameters
+    ----------
+    version : int
+        Version of the parameters.
+    """
+
+    kind = PARAMETERS
+    part = "splits"
+    version: int
+
+    def number(self, n_blocks: int) -> int:
+        """After the component blocks and the shared noise; see `Address.number`."""
+        return n_blocks + 1
+
+
+@dataclass(frozen=True)
+class Graph(_OfComponents):
+    """Neighbours of one component block.
+
+    Parameters
+    ----------
+    version, block : int
+        Number of the version, and of the component block.
+    """
+
+    kind = GRAPH
+    version: int
+    block: int
+
+
+@dataclass(frozen=True)
+class SplitGraph(Address):
+    """Components that were split on the way to a version of the graph.
+
+    Parameters
+    ----------
+    version : int
+        Version of the graph.
+    """
+
+    kind = GRAPH
+    part = "splits"
+    version: int
+
+    def number(self, n_blocks: int) -> int:
+        """As that of the parameters; see `Address.number`."""
+        return n_blocks + 1
+
+
+@dataclass(frozen=True)
+class Posterior(_OfRows):
+    """Kept components of the rows of one group.
+
+    Parameters
+    ----------
+    version, group : int
         Number of the pass that reads them, and of the group.
-
-    Returns
-    -------
-    Address
     """
-    return Address(POSTERIOR, iteration, _group(group))
+
+    kind = POSTERIOR
+    version: int
+    group: int
 
 
-def survey() -> Address:
-    """Address of what the survey of the rows has found: offset, variances, units and extremes of the features."""
-    return Address(START, 0, _SURVEY)
+@dataclass(frozen=True)
+class RowSurvey(Address):
+    """Offset, variances, units and extremes of the features, from the survey of the rows."""
+
+    kind = START
+    part = "survey"
+    version = 0
+
+    def number(self, n_blocks: int) -> int:
+        """The first; see `Address.number`."""
+        return 0
 
 
-def seeds() -> Address:
-    """Address of the row numbers of the seeds, and of the offset of a start that was given."""
-    return Address(START, 0, _SEEDS)
+@dataclass(frozen=True)
+class SeedRows(Address):
+    """Row numbers of the seeds, and the offset of a start that was given."""
+
+    kind = START
+    part = "seeds"
+    version = 0
+
+    def number(self, n_blocks: int) -> int:
+        """The second; see `Address.number`."""
+        return 1
 
 
-def nearest(step: int, group: int) -> Address:
-    """Address of the squared distances of the rows of one group to their nearest seed.
+@dataclass(frozen=True)
+class NearestSeed(_OfRows):
+    """Squared distances of the rows of one group to their nearest seed, while k-means++ draws the next one.
 
     Parameters
     ----------
-    step, group : int
+    version, group : int
         Number of seeds so far, and of the group.
-
-    Returns
-    -------
-    Address
     """
-    return Address(NEAREST, step, _group(group))
+
+    kind = NEAREST
+    version: int
+    group: int
 
 
-def moments(iteration: int, group: int, block: int) -> Address:
-    """Address of the moments that one group contributes to one component block in a pass.
+@dataclass(frozen=True)
+class GroupMoments(Address):
+    """Moments that one group contributes to one component block, on their way to the M-step of a pass.
 
     Parameters
     ----------
-    iteration, group, block : int
+    version, group, block : int
         Number of the pass, of the group and of the component block.
-
-    Returns
-    -------
-    Address
     """
-    return Address(MOMENTS, iteration, f"{_group(group)}-{_components(block)}")
+
+    kind = MOMENTS
+    version: int
+    group: int
+    block: int
+
+    @property
+    def part(self) -> str:
+        """Group and component block."""
+        return f"group-{self.group:05d}-components-{self.block:05d}"
+
+    def number(self, n_blocks: int) -> int:
+        """Groups one after the other; see `Address.number`."""
+        return self.group * n_blocks + self.block
 
 
-def numbered(address: Address, n_blocks: int) -> Address:
-    """The address in the folder of a run, where all parts of a version are numbered.
+@dataclass(frozen=True)
+class OfStage(Address):
+    """An address within a stage of a run, whose kinds bear its name.
 
     Parameters
     ----------
+    stage : str
+        Name of the stage.
     address : Address
-        An address of parameters, graph, posterior or start.
-    n_blocks : int
-        Component blocks of the run, after which its shared noise and its splits are numbered.
-
-    Returns
-    -------
-    Address
+        The address as the stage knows it.
     """
-    fixed = {_SURVEY: 0, _SEEDS: 1, _SHARED_NOISE: n_blocks, _SPLITS: n_blocks + 1}
-    number = fixed[address.part] if address.part in fixed else int(address.part.rpartition("-")[2])
-    return Address(address.kind, address.version, f"{number:05d}")
+
+    stage: str
+    address: Address
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]  # the other addresses have it in common
+        """Kind of the address, with the name of the stage in front."""
+        return f"{self.stage}-{self.address.kind}"
+
+    @property
+    def version(self) -> int:  # type: ignore[override]
+        """Version of the address."""
+        return self.address.version
+
+    @property
+    def part(self) -> str:
+        """Part of the address."""
+        return self.address.part
+
+    def number(self, n_blocks: int) -> int:
+        """As that of the address; see `Address.number`."""
+        return self.address.number(n_blocks)

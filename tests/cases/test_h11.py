@@ -242,15 +242,15 @@ def test_a_folder_is_as_before_when_nothing_came_of_a_run(tmp_path: Path) -> Non
 def test_versions_that_are_replaced_go_and_files_of_others_stay(tmp_path: Path) -> None:
     storage = ZarrStorage(FolderPlace(str(tmp_path)))
     for version in (1, 2, 3):
-        storage.write(addresses.parameters(version, 0), {"weights": np.ones((3, 2, 2)), "empty": np.ones((0, 2))})
-        storage.write(addresses.parameters(version, 1), {"weights": np.float32(1)})
+        storage.write(addresses.Parameters(version, 0), {"weights": np.ones((3, 2, 2)), "empty": np.ones((0, 2))})
+        storage.write(addresses.Parameters(version, 1), {"weights": np.float32(1)})
     notes(tmp_path / "parameters" / "000002")
     (tmp_path / "parameters" / "others").mkdir()
     for _ in range(2):
         storage.keep_only([("parameters", 3)])
         assert sorted(os.listdir(tmp_path / "parameters")) == ["000002", "000003", "others", "zarr.json"]
         assert os.listdir(tmp_path / "parameters" / "000002") == ["notes.txt"]
-    assert storage.read(addresses.parameters(3, 0))["weights"].shape == (3, 2, 2)
+    assert storage.read(addresses.Parameters(3, 0))["weights"].shape == (3, 2, 2)
     assert zarr.open_group(str(tmp_path), mode="r")["parameters/000003/00001/weights"].shape == ()
 
 
@@ -302,7 +302,7 @@ def drive(folder, step):
 
     sys.addaudithook(watch)
     run.exchange("0123abcd")
-    run.versions(1).write(addresses.parameters(1, 0), {"weights": np.ones(3)})
+    run.versions(1).write(addresses.Parameters(1, 0), {"weights": np.ones(3)})
     run.write_state({"records": []})
     os._exit(0)
 

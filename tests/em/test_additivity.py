@@ -71,7 +71,7 @@ def test_any_cut_of_the_rows_gives_the_same_sums(cut: Plan) -> None:
 
 
 def kept(context: RunContext, group: int) -> np.ndarray:
-    return context.storage.read(addresses.posterior(1, group))["components"]
+    return context.storage.read(addresses.Posterior(1, group))["components"]
 
 
 def test_posteriors_do_not_depend_on_the_cut() -> None:

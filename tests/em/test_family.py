@@ -12,7 +12,7 @@ from tests.em.runs import free_energies, make_context, train
 from tests.samples import draw, exact_start, make_mixture, parameters
 from tests.twins.mixture import Dense, constrained, log_densities, textbook_em
 from vmfa_dask import fit_distributed, fit_local
-from vmfa_dask.em.splitting import draw_donors, split_neighbors, split_parameters
+from vmfa_dask.em.splitting import Splits, draw_donors, split_neighbors, split_parameters
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.start import Start
 from vmfa_dask.values import Mixture, NeighborGraph
@@ -182,17 +182,16 @@ def test_components_without_rows_take_half_of_another_one(processes: Client, tmp
 
 
 def test_a_split_leaves_the_density_nearly_as_it_was() -> None:
-    settings = Settings.paper(4, 2, truncation=2, empty_components="split")
     mixture = make_mixture(4, 8, 2, spread=6.0)
     whole = {n: np.array(getattr(mixture, n)) for n in ("weights", "means", "loadings", "noise_variances")}
     whole["weights"] = np.array([0.5, 0.3, 0.0, 0.2])
-    patch = draw_donors(whole["weights"], [2], settings, version=5)
-    assert patch["components"].tolist() == [2]
-    assert patch["donors"][0] != 2
+    splits = draw_donors(whole["weights"], [2], random_state=0, version=5)
+    assert splits.components.tolist() == [2]
+    assert splits.donors[0] != 2
     before = Dense(*(array.copy() for array in whole.values()))
-    split_parameters(whole, patch, settings, version=5)
+    split_parameters(whole, splits, random_state=0, version=5)
     after = Dense(*whole.values())
-    donor = int(patch["donors"][0])
+    donor = int(splits.donors[0])
     assert after.weights[2] == after.weights[donor] == before.weights[donor] / 2
     assert after.weights.sum() == pytest.approx(1.0)
     rows = ROWS[:50]
@@ -200,5 +199,5 @@ def test_a_split_leaves_the_density_nearly_as_it_was() -> None:
     np.testing.assert_allclose(log_densities(after, rows), log_densities(alive, rows), rtol=0.02)
     neighbors = np.array([[0, 1, -1], [1, 0, 3], [2, 0, 1], [3, 1, 0]], np.int32)
     for giver, expected in ((0, ([0, 1, 2], [2, 0, 1])), (1, ([1, 0, 2], [2, 1, 0]))):
-        found = split_neighbors(neighbors, {"components": np.array([2]), "donors": np.array([giver])})
+        found = split_neighbors(neighbors, Splits(np.array([2]), np.array([giver])))
         assert (found[giver].tolist(), found[2].tolist()) == expected

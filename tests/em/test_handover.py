@@ -61,7 +61,7 @@ def test_moments_in_files_change_no_bit(tmp_path: Path, precision: str) -> None:
         np.testing.assert_array_equal(getattr(found, name), getattr(known, name))
     training = [record.iteration for record in state.records if record.phase == "training"]
     expected = [
-        addresses.moments(iteration, group, block)
+        addresses.GroupMoments(iteration, group, block)
         for iteration in training
         for group in range(N_GROUPS)
         for block in range(len(BLOCKS))

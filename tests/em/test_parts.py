@@ -153,15 +153,15 @@ def test_one_task_computes_at_a_time() -> None:
 
 def test_memory_storage() -> None:
     storage = MemoryStorage()
-    storage.write(addresses.parameters(1, 0), {"a": np.arange(3)})
-    storage.write(addresses.parameters(2, 0), {"a": np.arange(4)})
-    np.testing.assert_array_equal(storage.read(addresses.parameters(1, 0))["a"], [0, 1, 2])
-    assert not storage.read(addresses.parameters(1, 0))["a"].flags.writeable
+    storage.write(addresses.Parameters(1, 0), {"a": np.arange(3)})
+    storage.write(addresses.Parameters(2, 0), {"a": np.arange(4)})
+    np.testing.assert_array_equal(storage.read(addresses.Parameters(1, 0))["a"], [0, 1, 2])
+    assert not storage.read(addresses.Parameters(1, 0))["a"].flags.writeable
     storage.discard("parameters", 1)
     storage.discard("parameters", 9)
     with pytest.raises(KeyError):
-        storage.read(addresses.parameters(1, 0))
-    assert len(storage.read(addresses.parameters(2, 0))["a"]) == 4
+        storage.read(addresses.Parameters(1, 0))
+    assert len(storage.read(addresses.Parameters(2, 0))["a"]) == 4
 
 
 def test_mixtures_are_checked_and_frozen() -> None:

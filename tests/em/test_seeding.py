@@ -30,7 +30,7 @@ def seeded(rows: np.ndarray, settings: Settings, n_groups: int | None = None) ->
 
 
 def rows_of(context: RunContext) -> np.ndarray:
-    return context.storage.read(addresses.seeds())["seed_rows"]
+    return context.storage.read(addresses.SeedRows())["seed_rows"]
 
 
 @pytest.mark.parametrize("method", ["afkmc2", "uniform", "k-means++"])
@@ -205,7 +205,7 @@ def clusters(data: np.ndarray, **numbers: Any) -> tuple[RunContext, np.ndarray]:
     settings = Settings.paper(6, 2, init_params="k-means+fa", precision="float64", tol=0.0, random_state=1, **numbers)
     context, n_distinct = seeded(data, settings, n_groups=3)
     assert n_distinct == 6
-    kept = [context.storage.read(addresses.posterior(0, g))["components"] for g in range(len(context.plan.groups))]
+    kept = [context.storage.read(addresses.Posterior(0, g))["components"] for g in range(len(context.plan.groups))]
     return context, np.concatenate(kept)
 
 

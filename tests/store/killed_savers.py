@@ -41,7 +41,7 @@ def save_for_ever(folder: str, step: int) -> None:
     while True:
         step += 1
         save_mixture(MODELS[step % 3], f"{folder}/m", overwrite=True)
-        storage.write(addresses.parameters(step, 0), {"weights": MODELS[step % 3].weights})
+        storage.write(addresses.Parameters(step, 0), {"weights": MODELS[step % 3].weights})
         place.replace("state.json", json.dumps({"step": step, "text": "x" * 5000}))
         storage.keep_only([("parameters", step)])
 
@@ -68,7 +68,7 @@ def main(rounds: int, swaps: bool, folder: str) -> None:
         if text is not None:
             state: dict[str, Any] = json.loads(text)
             step = state["step"]
-            stored = ZarrStorage(FolderPlace(f"{folder}/versions")).read(addresses.parameters(step, 0))
+            stored = ZarrStorage(FolderPlace(f"{folder}/versions")).read(addresses.Parameters(step, 0))
             assert np.array_equal(stored["weights"], MODELS[step % 3].weights)
             seen.add(step)
     save_mixture(MODELS[0], f"{folder}/m", overwrite=True)

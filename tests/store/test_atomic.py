@@ -187,7 +187,7 @@ def test_a_version_and_a_marker_are_on_the_disk_before_their_names(
 ) -> None:
     run = str(tmp_path / "run")
     storage = ZarrStorage(FolderPlace(f"{run}/versions"))
-    storage.write(addresses.parameters(1, 0), {"weights": MODEL.weights, "means": MODEL.means})
+    storage.write(addresses.Parameters(1, 0), {"weights": MODEL.weights, "means": MODEL.means})
     block = f"{run}/versions/parameters/000001/00000"
     named = events.index(("rename", block))
     before = {re.sub(r"00000\.[0-9a-f]+\.partial", "00000", path) for kind, path in events[:named] if kind == "flush"}

@@ -136,31 +136,31 @@ def test_storage_of_versions(tmp_path: Path) -> None:
         "loadings": np.zeros((5, 0, 3), np.float32),
         "ids": np.arange(6, dtype=np.int32),
     }
-    storage.write(addresses.parameters(3, 1), arrays)
+    storage.write(addresses.Parameters(3, 1), arrays)
     elsewhere = ZarrStorage(FolderPlace(str(tmp_path / "run")))
-    found = elsewhere.read(addresses.parameters(3, 1))
+    found = elsewhere.read(addresses.Parameters(3, 1))
     assert sorted(found) == sorted(arrays)
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array)
         assert found[name].dtype == array.dtype
         assert not found[name].flags.writeable
-    absent = (addresses.parameters(3, 0), addresses.parameters(2, 1), addresses.graph(3, 1))
+    absent = (addresses.Parameters(3, 0), addresses.Parameters(2, 1), addresses.Graph(3, 1))
     for missing in absent:
         with pytest.raises(KeyError):
             storage.read(missing)
     storage.discard("parameters", 3)
     storage.discard("parameters", 4)
     with pytest.raises(KeyError):
-        elsewhere.read(addresses.parameters(3, 1))
+        elsewhere.read(addresses.Parameters(3, 1))
 
 
 def test_versions_are_written_once_and_whole(tmp_path: Path) -> None:
     storage = ZarrStorage(FolderPlace(str(tmp_path / "run")))
     neighbors = np.arange(1000, dtype=np.int32).reshape(100, 10)
     with ThreadPoolExecutor(6) as pool:  # the same task, running several times at once
-        list(pool.map(lambda _: storage.write(addresses.graph(0, 0), {"neighbors": neighbors}), range(6)))
-    np.testing.assert_array_equal(storage.read(addresses.graph(0, 0))["neighbors"], neighbors)
-    storage.write(addresses.graph(0, 0), {"neighbors": np.zeros_like(neighbors)})
-    np.testing.assert_array_equal(storage.read(addresses.graph(0, 0))["neighbors"], neighbors)
+        list(pool.map(lambda _: storage.write(addresses.Graph(0, 0), {"neighbors": neighbors}), range(6)))
+    np.testing.assert_array_equal(storage.read(addresses.Graph(0, 0))["neighbors"], neighbors)
+    storage.write(addresses.Graph(0, 0), {"neighbors": np.zeros_like(neighbors)})
+    np.testing.assert_array_equal(storage.read(addresses.Graph(0, 0))["neighbors"], neighbors)
     version = tmp_path / "run" / "graph" / "000000"
     assert [path.name for path in version.iterdir() if path.is_dir()] == ["components-00000"]

@@ -62,7 +62,7 @@ def _search(start: Start, rows: RowSource, settings: Settings) -> float:
 
     def keep(state: RunState) -> None:
         if state.phase == DONE:
-            kept = [addresses.posterior(state.iteration, group) for group in range(len(context.plan.groups))]
+            kept = [addresses.Posterior(state.iteration, group) for group in range(len(context.plan.groups))]
             found.extend(context.storage.read(address)["components"] for address in kept)
 
     state = Training(SerialExecutor(context), on_state=keep).run(start)

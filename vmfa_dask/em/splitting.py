@@ -34,6 +34,10 @@ class Splits:
     components: Int32
     donors: Int32
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What is stored, by name."""
+        return {"components": self.components, "donors": self.donors}
+
     def pairs(self) -> list[tuple[int, int]]:
         """Component and donor of each split, in the order in which they are applied."""
         return list(zip(self.components.tolist(), self.donors.tolist(), strict=True))

@@ -69,18 +69,18 @@ class RunContext:
 
     def offset(self) -> Float64:
         """Global offset of the run, (D,) float64."""
-        return self.storage.read(addresses.survey())["offset"]
+        return self.storage.read(addresses.RowSurvey())["offset"]
 
     def scales(self) -> Float64:
         """Units of the features, (D,) float64: their spread where the run standardizes, else 1."""
         if not self.settings.standardize:
             return np.ones(n_features_of(self.rows))
-        return self.storage.read(addresses.survey())["scales"]
+        return self.storage.read(addresses.RowSurvey())["scales"]
 
     def lowest_variances(self) -> Float64:
         """Smallest noise variance of each feature, (D,) float64, in squared units of the data."""
         lowest = self.settings.reg_covar * self.scales() ** 2
-        floors = self.storage.read(addresses.survey()).get("floors")  # runs of version 0.1.0 have none
+        floors = self.storage.read(addresses.RowSurvey()).get("floors")  # runs of version 0.1.0 have none
         return np.maximum(lowest, floors) if self.settings.standardize and floors is not None else lowest
 
     def constraint(self) -> Constraint:

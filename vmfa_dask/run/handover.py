@@ -53,7 +53,7 @@ def hand_over(
     try:
         for block, part in enumerate(statistics):
             assert part.moments is not None
-            context.storage.write(addresses.moments(step.iteration, group, block), vars(part.moments))
+            context.storage.write(addresses.GroupMoments(step.iteration, group, block), vars(part.moments))
     except OSError as error:  # slower, but no reason to end: what the run cannot do without is smaller
         logger.warning("moments of group %d stay in memory: %s", group, error)
         return whole
@@ -67,4 +67,4 @@ def take_over(context: RunContext, block: int, result: PartialResult) -> Statist
     if result.stored is None:
         return statistics
     iteration, group = result.stored
-    return replace(statistics, moments=Moments(**context.storage.read(addresses.moments(iteration, group, block))))
+    return replace(statistics, moments=Moments(**context.storage.read(addresses.GroupMoments(iteration, group, block))))

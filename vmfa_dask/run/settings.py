@@ -65,51 +65,73 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is trained, and until when.
+    """What to train, and until when.
 
-    Sizes of searches are the paper's. Where a number depends on the units of the data the default does not: multiplying
-    a feature by a constant changes densities by that constant and nothing else. ``Settings.paper(...)`` (in a fit,
+    Sizes of searches are the paper's. The defaults do not depend on the units of the data: multiplying a feature by a
+    constant changes densities by that constant and nothing else. ``Settings.paper(...)`` (in a fit,
     ``preset="paper"``) has the paper's own numbers.
 
     Parameters
     ----------
-    n_components : C, number of mixture components
-    n_factors : H >= 0, columns of each loading matrix; 0 is a mixture with diagonal covariances. By default 5, and none
-        where the covariance type has none.
-    covariance_type : "mfa" (low rank and diagonal), "diagonal" or "isotropic"; the latter two have no factors
-    noise : "component" (each component has noise variances of its own) or "shared" (all have the same)
-    learn_weights : False leaves the mixing proportions as they were in the beginning, equal unless a start is given
-    truncation : C', components kept per row; values above C are refused. By default 3 (C where there are fewer), and
-        all of them with exhaustive search, which is exact EM then.
-    search : "guided" (each row is compared with the neighbours of its kept components) or "exhaustive" (with all
-        components: EM with truncated posteriors, and exact EM where C' = C; no warm-up)
-    similarity : how guided search finds the neighbours of a component: "kl" by the estimated Kullback-Leibler
-        divergence (paper, eq. deltaF), "joint" by mean log-joints (paper, eq. euclidean_distance)
-    empty_components : what becomes of a component that no row keeps: "drop" leaves it out from then on, "split" gives
-        it half of another one that is drawn by its weight (paper, ablation on initialisation)
-    neighborhood : G, how many neighbours (itself included) a kept component proposes; clipped to C. One size per rank,
-        such as ``(15, 5, 5)``, lets the component that explains a row best propose more than the others.
-    search_every : R; a row whose kept components came out of a search unchanged is evaluated on them alone and searched
-        again in every R-th pass, until they change. 1 searches every row in every pass, as in the paper.
-    random_candidates : uniform components added to each search space (1 in the paper)
-    tol, warmup_tol : smallest gain of the free energy, from one pass to the next, that continues training and warm-up:
-        nats per row and feature (default 5e-4), or relative to the free energy without `standardize` (default 1e-4;
-        paper, convergence criterion)
-    max_iter, max_warmup_iter : most iterations of training and of warm-up
-    standardize : True measures each feature in units of its own spread (see `seeding.survey`), which a pass over the
-        rows finds: distances between seeds, first loadings, `reg_covar`, `tol` and what "isotropic" means. The model is in
-        the units of the data all the same. False takes the data as they are.
-    reg_covar : smallest noise variance: a part of the variance of each feature (default 3e-5; never less than its
-        recorded steps tell, see `seeding.survey`), or in squared units of the data without `standardize` (default 1e-3)
-    init_params : "pilot" (short runs on a sample of the rows, for few components, see `run.starts.pilot`), "afkmc2",
-        "uniform", "k-means++" (C passes over the rows), "k-means+fa" (k-means from "afkmc2" seeds, then a factor
-        analyzer in each cluster; both end by `tol`, and each pass of k-means costs N·C distances) or "noise" (means
-        anywhere in the range of the data); the paper's ablation on initialisation compares all but the first. A fit
-        takes "pilot" by default where the model is small, "afkmc2" elsewhere.
-    n_init : initialisations that are tried in short runs; the one with the largest free energy goes on
-    chain_length : length of the Markov chains of AFK-MC²
-    random_state : seed; every draw is a hash of it
-    precision : "float32" (parameters and kernels; sums over rows are float64) or "float64"
+    n_components : int
+        C, number of mixture components.
+    n_factors : int
+        H, columns of each loading matrix; 0 trains a mixture with diagonal covariances. By default 5, and 0 where the
+        covariance type has no factors.
+    covariance_type : {"mfa", "diagonal", "isotropic"}
+        Low rank and diagonal, diagonal, or one variance; the latter two have no factors.
+    noise : {"component", "shared"}
+        Whether each component has its own noise variances, or all share them.
+    learn_weights : bool
+        False keeps the mixing proportions at their first values, which are equal unless a start is given.
+    truncation : int
+        C', components kept per row, at most C. By default 3 (C where there are fewer), and C with exhaustive search,
+        which is exact EM then.
+    search : {"guided", "exhaustive"}
+        Compare each row with the neighbours of its kept components, or with all components (EM with truncated
+        posteriors; no warm-up).
+    similarity : {"kl", "joint"}
+        Measure by which guided search finds the neighbours of a component: the estimated Kullback-Leibler divergence
+        (paper, eq. deltaF), or mean log-joints (paper, eq. euclidean_distance).
+    empty_components : {"drop", "split"}
+        Leave out components that lose their rows, or give each half of another one that is drawn by its weight (paper,
+        ablation on initialisation).
+    neighborhood : int or tuple of int
+        G, neighbours that a kept component proposes, itself included; clipped to C. One size per rank, such as
+        ``(15, 5, 5)``, lets the best component of a row propose more than the others.
+    search_every : int
+        R; a row whose kept components came out of a search unchanged is evaluated on them alone, and searched again in
+        every R-th pass. 1 searches every row in every pass, as in the paper.
+    random_candidates : int
+        Uniform components added to each search space (1 in the paper).
+    tol, warmup_tol : float
+        Smallest gain of the free energy per pass that continues training and warm-up: in nats per row and feature
+        (default 5e-4), or without `standardize` relative to the free energy (default 1e-4; paper, convergence
+        criterion).
+    max_iter, max_warmup_iter : int
+        Most passes of training and of warm-up.
+    standardize : bool
+        Measure each feature in units of its own spread (see `seeding.survey`), which a pass over the rows finds:
+        distances between seeds, first loadings, `reg_covar`, `tol` and the meaning of "isotropic". The model stays in
+        the units of the data. False takes the data as they are.
+    reg_covar : float
+        Smallest noise variance: a share of the variance of each feature (default 3e-5, and never below what its
+        recorded steps allow, see `seeding.survey`), or without `standardize` in squared units of the data (default
+        1e-3).
+    init_params : {"pilot", "afkmc2", "uniform", "k-means++", "k-means+fa", "noise"}
+        "pilot": short runs on a sample of the rows, for few components (see `run.starts.pilot`). "afkmc2": AFK-MC²
+        seeds. "uniform": random rows. "k-means++": C passes over the rows. "k-means+fa": k-means from AFK-MC² seeds,
+        then a factor analyzer per cluster; both end by `tol`, and a pass of k-means costs N·C distances. "noise": means
+        anywhere in the range of the data. The paper's ablation on initialisation compares all but the first. A fit
+        chooses "pilot" by default where the model is small, "afkmc2" elsewhere.
+    n_init : int
+        Initialisations that are tried in short runs; the one with the largest free energy is trained on.
+    chain_length : int
+        Length of the Markov chains of AFK-MC².
+    random_state : int
+        Seed; every draw is a hash of it.
+    precision : {"float32", "float64"}
+        Dtype of parameters and kernels; sums over rows are float64 in any case.
 
     Raises
     ------

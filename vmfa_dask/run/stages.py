@@ -6,9 +6,9 @@ values, kernels, em.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from vmfa_dask.addresses import Address
+from vmfa_dask.addresses import Address, OfStage
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.storage import Arrays, Storage
 
@@ -39,7 +39,7 @@ class StageStorage:
         return self._storage.maps_memory
 
     def _own(self, address: Address) -> Address:
-        return replace(address, kind=f"{self._name}-{address.kind}")
+        return OfStage(self._name, address)
 
     def write(self, address: Address, arrays: Arrays) -> None:
         """Write under the kinds of the stage; see `Storage.write`."""

@@ -61,7 +61,7 @@ def write_start(context: RunContext, seed_rows: Int64, seeds: Float64, variances
     if NOISE_MODELS[settings.covariance_type, settings.noise].isotropic:
         variances = np.mean(variances / scales**2) * scales**2
     variances = np.maximum(variances, context.lowest_variances()).astype(settings.precision)
-    context.storage.write(addresses.seeds(), {"seed_rows": seed_rows})
+    context.storage.write(addresses.SeedRows(), {"seed_rows": seed_rows})
     sizes = (settings.n_components, settings.n_factors)
     for block, (start, stop) in enumerate(context.plan.component_blocks):
         arrays = first_parameters(seeds[start:stop], start, *sizes, variances, scales, settings.random_state)
@@ -73,7 +73,7 @@ def _write_random_neighbors(storage: Storage, settings: Settings, plan: Plan, bl
     components = plan.component_blocks[block]
     sizes = (settings.n_components, settings.graph_size)
     neighbors = random_neighbors(*components, *sizes, settings.random_state)
-    storage.write(addresses.graph(0, block), {"neighbors": neighbors})
+    storage.write(addresses.Graph(0, block), {"neighbors": neighbors})
 
 
 def _write_parameters(storage: Storage, settings: Settings, block: int, arrays: dict[str, NDArray[Any]]) -> None:
@@ -81,8 +81,8 @@ def _write_parameters(storage: Storage, settings: Settings, block: int, arrays: 
     if settings.noise == "shared":
         noise = arrays.pop("noise_variances")
         if block == 0:
-            storage.write(addresses.shared_noise(0), {"noise_variances": noise[0].copy()})
-    storage.write(addresses.parameters(0, block), arrays)
+            storage.write(addresses.SharedNoise(0), {"noise_variances": noise[0].copy()})
+    storage.write(addresses.Parameters(0, block), arrays)
 
 
 def initial_components(context: RunContext, group: int) -> Int32:
@@ -101,7 +101,7 @@ def initial_components(context: RunContext, group: int) -> Int32:
     """
     start, stop = context.plan.groups[group]
     components = np.full((stop - start, context.settings.truncation), -1, np.int32)
-    seed_rows = context.storage.read(addresses.seeds())["seed_rows"]
+    seed_rows = context.storage.read(addresses.SeedRows())["seed_rows"]
     seeding = np.flatnonzero((seed_rows >= start) & (seed_rows < stop))
     components[seed_rows[seeding] - start, 0] = seeding
     fill_components(context, group, components)
@@ -148,9 +148,9 @@ def write_given_start(
     mixture, dtype = start.mixture, np.dtype(settings.precision)
     surveyed = {"offset": mixture.offset} if surveyed is None else surveyed
     if surveyed:
-        storage.write(addresses.survey(), {name: np.array(array) for name, array in surveyed.items()})
+        storage.write(addresses.RowSurvey(), {name: np.array(array) for name, array in surveyed.items()})
     no_rows = np.zeros(0, np.int64)
-    storage.write(addresses.seeds(), {"seed_rows": no_rows, "offset": np.array(mixture.offset)})
+    storage.write(addresses.SeedRows(), {"seed_rows": no_rows, "offset": np.array(mixture.offset)})
     for block, (low, high) in enumerate(plan.component_blocks):
         arrays = {name: np.array(getattr(mixture, name)[low:high], dtype) for name in PARAMETER_NAMES[1:]}
         arrays["weights"] = np.array(mixture.weights[low:high])
@@ -158,11 +158,11 @@ def write_given_start(
         if start.graph is None:
             _write_random_neighbors(storage, settings, plan, block)
         else:
-            storage.write(addresses.graph(0, block), {"neighbors": np.array(start.graph.neighbors[low:high])})
+            storage.write(addresses.Graph(0, block), {"neighbors": np.array(start.graph.neighbors[low:high])})
     if start.components is not None:
         for group, (low, high) in enumerate(plan.groups):
             components = np.array(start.components[low:high], np.int32)
-            storage.write(addresses.posterior(0, group), {"components": components})
+            storage.write(addresses.Posterior(0, group), {"components": components})
 
 
 def check_start(settings: Settings, plan: Plan, start: Start) -> None:

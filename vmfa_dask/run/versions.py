@@ -51,16 +51,16 @@ def read_mixture(
         If the storage does not hold the version.
     """
     buffers = buffers or BufferPool()
-    blocks = [storage.read(addresses.parameters(version, b)) for b in range(len(plan.component_blocks))]
+    blocks = [storage.read(addresses.Parameters(version, b)) for b in range(len(plan.component_blocks))]
     names = [name for name in PARAMETER_NAMES if name in blocks[0]]
     arrays = {name: _joined([block[name] for block in blocks], buffers) for name in names}
     if "noise_variances" not in arrays:
-        shared = storage.read(addresses.shared_noise(version))["noise_variances"]
+        shared = storage.read(addresses.SharedNoise(version))["noise_variances"]
         arrays["noise_variances"] = np.tile(shared, (len(arrays["weights"]), 1))
-    splits = _read_splits(storage, settings, addresses.PARAMETERS, version)
+    splits = _read_splits(storage, settings, addresses.SplitParameters(version))
     if splits is not None:
         split_parameters(arrays, splits, settings.random_state, version)
-    offset = storage.read(addresses.survey())["offset"]
+    offset = storage.read(addresses.RowSurvey())["offset"]
     return Mixture(**arrays, feature_shape=feature_shape, offset=offset, version=version)
 
 
@@ -83,9 +83,9 @@ def read_graph(storage: Storage, settings: Settings, plan: Plan, version: int) -
     KeyError
         If the storage does not hold the version.
     """
-    blocks = [storage.read(addresses.graph(version, b)) for b in range(len(plan.component_blocks))]
+    blocks = [storage.read(addresses.Graph(version, b)) for b in range(len(plan.component_blocks))]
     neighbors = np.concatenate([block["neighbors"] for block in blocks])
-    splits = _read_splits(storage, settings, addresses.GRAPH, version)
+    splits = _read_splits(storage, settings, addresses.SplitGraph(version))
     return NeighborGraph(neighbors if splits is None else split_neighbors(neighbors, splits))
 
 
@@ -109,47 +109,27 @@ def needed_by(state: RunState, settings: Settings, plan: Plan) -> list[tuple[Add
 
 
 def _parts_of(kind: str, version: int, settings: Settings, plan: Plan) -> list[tuple[Address, bool]]:
-    blocks = range(len(plan.component_blocks))
+    blocks, splits = range(len(plan.component_blocks)), settings.empty_components == "split"
+    parts: list[tuple[Address, bool]]
     if kind == addresses.START:
-        return [(addresses.survey(), not settings.standardize), (addresses.seeds(), False)]
+        return [(addresses.RowSurvey(), not settings.standardize), (addresses.SeedRows(), False)]
     if kind == addresses.POSTERIOR:
         needed = version > 0 and settings.search == "guided"
-        return [(addresses.posterior(version, group), needed) for group in range(len(plan.groups))]
+        return [(addresses.Posterior(version, group), needed) for group in range(len(plan.groups))]
     if kind == addresses.GRAPH:
-        parts = [(addresses.graph(version, block), True) for block in blocks]
-    else:
-        parts = [(addresses.parameters(version, block), True) for block in blocks]
-        if settings.noise == "shared":
-            parts.append((addresses.shared_noise(version), True))
-    if settings.empty_components == "split":
-        parts.append((addresses.splits(kind, version), False))
-    return parts
+        parts = [(addresses.Graph(version, block), True) for block in blocks]
+        return [*parts, (addresses.SplitGraph(version), False)] if splits else parts
+    parts = [(addresses.Parameters(version, block), True) for block in blocks]
+    if settings.noise == "shared":
+        parts.append((addresses.SharedNoise(version), True))
+    return [*parts, (addresses.SplitParameters(version), False)] if splits else parts
 
 
-def write_splits(storage: Storage, kind: str, version: int, splits: Splits) -> None:
-    """Write the components that were split on the way to a version.
-
-    A version is written once, so its splits lie beside its component blocks, and whoever reads it applies them.
-
-    Parameters
-    ----------
-    storage : Storage
-        Where to.
-    kind : {addresses.PARAMETERS, addresses.GRAPH}
-        Which of the two.
-    version : int
-        Number of the new version.
-    splits : Splits
-        The splits.
-    """
-    storage.write(addresses.splits(kind, version), {"components": splits.components, "donors": splits.donors})
-
-
-def _read_splits(storage: Storage, settings: Settings, kind: str, version: int) -> Splits | None:
+def _read_splits(storage: Storage, settings: Settings, address: Address) -> Splits | None:
     if settings.empty_components != "split":
         return None
     try:
-        return Splits(**storage.read(addresses.splits(kind, version)))
+        return Splits(**storage.read(address))
     except KeyError:
         return None
 

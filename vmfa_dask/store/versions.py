@@ -15,7 +15,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.errors import ContainsGroupError
 
-from vmfa_dask.addresses import Address, numbered, version_folder
+from vmfa_dask.addresses import Address, version_folder
 from vmfa_dask.store.arrays import describe, read_array, read_group, write_array
 from vmfa_dask.store.places import PARTIAL, Place
 from vmfa_dask.store.strict import digest
@@ -162,7 +162,7 @@ class ZarrStorage(Versions):
 
 
 class NumberedStorage(ZarrStorage):
-    """Versions in the folder of a run, whose parts are numbered (see `addresses.numbered`).
+    """Versions in the folder of a run, whose parts are numbered (see `Address.number`).
 
     Parameters
     ----------
@@ -178,4 +178,4 @@ class NumberedStorage(ZarrStorage):
 
     def name_of(self, address: Address) -> str:
         """Path of some arrays; see `Versions.name_of`."""
-        return numbered(address, self._n_blocks).name
+        return f"{address.folder}/{address.number(self._n_blocks):05d}"

@@ -42,7 +42,7 @@ def initialize(executor: Executor, start: Start | None = None) -> int:
         surveyed = None
         if settings.standardize:
             _survey(executor, np.array(start.mixture.offset))
-            surveyed = executor.storage.read(addresses.survey())
+            surveyed = executor.storage.read(addresses.RowSurvey())
         write_given_start(executor.storage, settings, executor.plan, start, surveyed)
         return settings.n_components
     if settings.n_init > 1 and settings.init_params != "pilot":  # a pilot makes its attempts itself, on its sample
@@ -64,9 +64,9 @@ def complete_start(executor: Executor) -> None:
     if not executor.settings.standardize:
         return
     try:
-        executor.storage.read(addresses.survey())
+        executor.storage.read(addresses.RowSurvey())
     except KeyError:
-        _survey(executor, executor.storage.read(addresses.seeds())["offset"])
+        _survey(executor, executor.storage.read(addresses.SeedRows())["offset"])
 
 
 def _survey(executor: Executor, offset: Float64 | None = None) -> None:

@@ -20,7 +20,7 @@ def draw_seeds(executor: Executor) -> Int64:
     settings, n_groups = executor.settings, len(executor.plan.groups)
     draws = np.empty((settings.n_components, 1))
     random.uniforms(settings.random_state, random.SEED_ROWS, 4, 0, draws)
-    rows = [int(executor.storage.read(addresses.survey())["first_row"][0])]
+    rows = [int(executor.storage.read(addresses.RowSurvey())["first_row"][0])]
     while len(rows) < settings.n_components:
         step = len(rows)
         handles = [executor.submit("seed-nearest", g, update_nearest, g, step, rows[-1]) for g in range(n_groups)]

@@ -100,7 +100,7 @@ class _Pilot:
             tol=max(settings.tol, usual),  # what is finer is up to the run
         )
         self.plan = make_plan(self.source, self.settings, 1)
-        self.surveyed = context.storage.read(addresses.survey())
+        self.surveyed = context.storage.read(addresses.RowSurvey())
         self.known: dict[str, Any] = dict(self.surveyed)
         self.offset: Float64 = self.known["offset"]
         self.x: Float64 = rows.astype(np.float64) - self.offset

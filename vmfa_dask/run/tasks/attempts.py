@@ -24,7 +24,7 @@ def take_parameters(context: RunContext, stage: Stage, step: Step) -> None:
         The pass that would follow its last one: it names its versions.
     """
     attempt = context.stage(stage)
-    mixture, surveyed = attempt.mixture(step.parameters), attempt.storage.read(addresses.survey())
+    mixture, surveyed = attempt.mixture(step.parameters), attempt.storage.read(addresses.RowSurvey())
     start = Start(mixture.with_every_component_alive(context.plan.n_rows), attempt.graph(step.graph))
     write_given_start(context.storage, context.settings, context.plan, start, surveyed)
 
@@ -43,5 +43,5 @@ def take_posterior(context: RunContext, group: int, stage: Stage, step: Step) ->
     step : Step
         The pass that would follow its last one: it names its versions.
     """
-    components = StageStorage(context.storage, stage).read(addresses.posterior(step.iteration, group))["components"]
-    context.storage.write(addresses.posterior(0, group), {"components": components.copy()})
+    components = StageStorage(context.storage, stage).read(addresses.Posterior(step.iteration, group))["components"]
+    context.storage.write(addresses.Posterior(0, group), {"components": components.copy()})

@@ -32,9 +32,9 @@ def begin_analyzers(context: RunContext, clusters: Stage, version: int, analyzer
         The factor analyzers.
     """
     centers = context.stage(clusters).mixture(version).means
-    surveyed = context.stage(clusters).storage.read(addresses.survey())
+    surveyed = context.stage(clusters).storage.read(addresses.RowSurvey())
     stage = context.stage(analyzers)
-    stage.storage.write(addresses.survey(), {name: np.array(array) for name, array in surveyed.items()})
+    stage.storage.write(addresses.RowSurvey(), {name: np.array(array) for name, array in surveyed.items()})
     write_start(stage, np.zeros(0, np.int64), centers.astype(np.float64), surveyed["variances"])
 
 
@@ -63,7 +63,7 @@ def assign_rows(context: RunContext, group: int, clusters: Stage, version: int, 
             tools = (context.cores, stage.buffers, watch)
             evaluated = evaluate_exhaustively(rows, packed, stage.settings.truncation, *tools)
             nearest[first - start : first - start + len(block)] = evaluated.components
-    StageStorage(context.storage, analyzers).write(addresses.posterior(0, group), {"components": nearest})
+    StageStorage(context.storage, analyzers).write(addresses.Posterior(0, group), {"components": nearest})
 
 
 def take_parameters(context: RunContext, analyzers: Stage, version: int) -> None:
@@ -83,7 +83,7 @@ def take_parameters(context: RunContext, analyzers: Stage, version: int) -> None
     stage = context.stage(analyzers)
     mixture = stage.mixture(version)
     start = Start(mixture.with_every_component_alive(context.plan.n_rows))
-    surveyed = {**stage.storage.read(addresses.survey()), "offset": mixture.offset}
+    surveyed = {**stage.storage.read(addresses.RowSurvey()), "offset": mixture.offset}
     write_given_start(context.storage, context.settings, context.plan, start, surveyed)
 
 
@@ -101,8 +101,8 @@ def take_posterior(context: RunContext, group: int, analyzers: Stage, version: i
     version : int
         Version of their parameters.
     """
-    clusters = StageStorage(context.storage, analyzers).read(addresses.posterior(version, group))["components"]
+    clusters = StageStorage(context.storage, analyzers).read(addresses.Posterior(version, group))["components"]
     components = np.full((len(clusters), context.settings.truncation), -1, np.int32)
     components[:, :1] = clusters
     fill_components(context, group, components)
-    context.storage.write(addresses.posterior(0, group), {"components": components})
+    context.storage.write(addresses.Posterior(0, group), {"components": components})

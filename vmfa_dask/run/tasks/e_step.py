@@ -44,7 +44,7 @@ def run_e_step(context: RunContext, group: int, step: Step) -> PartialResult:
         statistics = _by_component_block(context, e_step)
     tally = e_step.tally + RowTally(0, 0, 0.0, e_step.watch.seconds, bytes_read)
     if context.settings.search == "guided":
-        context.storage.write(addresses.posterior(step.iteration + 1, group), updated.arrays())
+        context.storage.write(addresses.Posterior(step.iteration + 1, group), updated.arrays())
     return hand_over(context, group, step, statistics, tally)
 
 
@@ -54,7 +54,7 @@ def _posterior(context: RunContext, iteration: int, group: int) -> TruncatedPost
         start, stop = context.plan.groups[group]
         return TruncatedPosterior(np.empty((stop - start, context.settings.truncation), np.int32))
     try:
-        stored = context.storage.read(addresses.posterior(iteration, group))
+        stored = context.storage.read(addresses.Posterior(iteration, group))
         components, resting = stored["components"], stored.get("resting")
     except KeyError:
         if iteration:

@@ -17,7 +17,7 @@ from vmfa_dask.run.handover import PartialResult, take_over
 from vmfa_dask.run.row_source import n_features_of
 from vmfa_dask.run.step import Step
 from vmfa_dask.run.tasks.merge import total_tally
-from vmfa_dask.run.versions import PARAMETER_NAMES, write_splits
+from vmfa_dask.run.versions import PARAMETER_NAMES
 from vmfa_dask.sizes import Sized
 from vmfa_dask.values import Float64, RowTally, Statistics
 
@@ -99,7 +99,7 @@ def _update_neighbors(context: RunContext, block: int, step: Step, parts: Sequen
     divergences = merge_divergences(parts)
     assert divergences is not None
     neighbors = nearest_neighbors(divergences, start, context.graph(step.graph).neighbors[start:stop])
-    context.storage.write(addresses.graph(step.graph + 1, block), {"neighbors": neighbors})
+    context.storage.write(addresses.Graph(step.graph + 1, block), {"neighbors": neighbors})
 
 
 def _update_parameters(context: RunContext, block: int, step: Step, parts: Sequence[Statistics]) -> BlockUpdate:
@@ -110,7 +110,7 @@ def _update_parameters(context: RunContext, block: int, step: Step, parts: Seque
     updated = maximize_block(moments, old, start, context.plan.n_rows, constraint, *tools)
     shared = constraint.noise.shared
     arrays = {name: getattr(updated, name) for name in PARAMETER_NAMES if not (shared and name == "noise_variances")}
-    context.storage.write(addresses.parameters(step.parameters + 1, block), arrays)
+    context.storage.write(addresses.Parameters(step.parameters + 1, block), arrays)
     return _block_update(updated, old.weights[start:stop], start, shared)
 
 
@@ -137,7 +137,7 @@ def update_noise(context: RunContext, step: Step, *reports: BlockReport) -> None
     sums = [update.noise for update in updates if update.noise is not None]
     noise = average_noise(sums, sum(update.n_rows for update in updates), context.lowest_variances())
     arrays = {"noise_variances": noise.astype(context.settings.precision)}
-    context.storage.write(addresses.shared_noise(step.parameters + 1), arrays)
+    context.storage.write(addresses.SharedNoise(step.parameters + 1), arrays)
 
 
 def split_components(context: RunContext, step: Step, lost: Sequence[int]) -> None:
@@ -153,8 +153,9 @@ def split_components(context: RunContext, step: Step, lost: Sequence[int]) -> No
         The components.
     """
     version, blocks = step.parameters + 1, range(len(context.plan.component_blocks))
-    weights = np.concatenate([context.storage.read(addresses.parameters(version, b))["weights"] for b in blocks])
+    weights = np.concatenate([context.storage.read(addresses.Parameters(version, b))["weights"] for b in blocks])
     splits = draw_donors(weights, lost, context.settings.random_state, version)
-    write_splits(context.storage, addresses.PARAMETERS, version, splits)
+    # A version is written once: its splits lie beside its component blocks, and whoever reads it applies them.
+    context.storage.write(addresses.SplitParameters(version), splits.arrays())
     if step.search:
-        write_splits(context.storage, addresses.GRAPH, step.graph + 1, splits)
+        context.storage.write(addresses.SplitGraph(step.graph + 1), splits.arrays())

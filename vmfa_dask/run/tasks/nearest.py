@@ -36,8 +36,8 @@ def update_nearest(context: RunContext, group: int, step: int, seed_row: int) ->
         for first, block in read_ahead(context.rows, start, stop, context.plan.block_rows):
             nearest[first - start : first - start + len(block)] = squared_distances_to(context, block, center)
     if step > 1:
-        np.minimum(nearest, context.storage.read(addresses.nearest(step - 1, group))["distances"], out=nearest)
-    context.storage.write(addresses.nearest(step, group), {"distances": nearest})
+        np.minimum(nearest, context.storage.read(addresses.NearestSeed(step - 1, group))["distances"], out=nearest)
+    context.storage.write(addresses.NearestSeed(step, group), {"distances": nearest})
     return float(nearest.sum())
 
 
@@ -65,7 +65,7 @@ def draw_row(context: RunContext, group: int, step: int, mass: float, draw: floa
     start = context.plan.groups[group][0]
     if mass < 0:
         return min(int(draw * context.plan.n_rows), context.plan.n_rows - 1)
-    nearest = context.storage.read(addresses.nearest(step, group))["distances"]
+    nearest = context.storage.read(addresses.NearestSeed(step, group))["distances"]
     row = min(int(np.searchsorted(np.cumsum(nearest), mass, side="right")), len(nearest) - 1)
     while row > 0 and nearest[row] == 0:
         row -= 1

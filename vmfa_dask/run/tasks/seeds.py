@@ -29,7 +29,7 @@ def first_seed(context: RunContext) -> Float64:
     -------
     (D,) float64 array
     """
-    row = context.storage.read(addresses.survey())["first_row"]
+    row = context.storage.read(addresses.RowSurvey())["first_row"]
     seed: Float64 = gather(context.rows, row)[0].astype(np.float64)
     return seed
 
@@ -140,7 +140,7 @@ def initialize_chains(context: RunContext, masses: Sequence[float], *parts: Cand
     int
         The number of distinct seeds.
     """
-    settings, surveyed = context.settings, context.storage.read(addresses.survey())
+    settings, surveyed = context.settings, context.storage.read(addresses.RowSurvey())
     first = first_seed(context) - surveyed["offset"], int(surveyed["first_row"][0])
     sizes = (settings.n_components, settings.chain_length, settings.random_state)
     total = float(np.sum(masses))
@@ -165,7 +165,7 @@ def initialize_from_rows(context: RunContext, rows: Int64) -> int:
         The number of distinct seeds.
     """
     seeds = gather(context.rows, rows).astype(np.float64) - context.offset()
-    write_start(context, rows, seeds, context.storage.read(addresses.survey())["variances"])
+    write_start(context, rows, seeds, context.storage.read(addresses.RowSurvey())["variances"])
     return len(np.unique(seeds, axis=0))
 
 
@@ -206,7 +206,7 @@ def initialize_noise(context: RunContext) -> int:
     int
         C.
     """
-    surveyed, settings = context.storage.read(addresses.survey()), context.settings
+    surveyed, settings = context.storage.read(addresses.RowSurvey()), context.settings
     lowest, highest, offset = (surveyed[name] for name in ("lowest", "highest", "offset"))
     draws = np.empty((settings.n_components, len(lowest)))
     random.uniforms(settings.random_state, random.SEED_ROWS, 3, 0, draws)

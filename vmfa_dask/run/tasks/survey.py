@@ -96,7 +96,7 @@ def begin_run(context: RunContext, offset: Float64 | None, *surveys: Survey) -> 
     n_rows = min(total.n_rows, 2**31 - 1)
     random.distinct_integers(context.settings.random_state, random.SEED_ROWS, 0, 0, n_rows, first_row)
     context.storage.write(
-        addresses.survey(),
+        addresses.RowSurvey(),
         {
             "offset": offset,
             "variances": total.variances,
