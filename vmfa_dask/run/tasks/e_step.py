@@ -66,22 +66,14 @@ def _posterior(context: RunContext, iteration: int, group: int) -> TruncatedPost
 
 
 def _begin_e_step(context: RunContext, group: int, step: Step) -> PartialEStep:
-    moments = None
+    mixture, packed = context.mixture(step.parameters), context.packed(step.parameters)
+    graph, options, moments = context.graph(step.graph), context.search_options(), None
     if step.update:
         # A group of one row block rounds its sums as it writes them: no other block is added.
         one_block = context.plan.has_one_block(context.plan.groups[group])
         moments = context.empty_moments(context.settings.precision if one_block else "float64")
-    return PartialEStep(
-        context.mixture(step.parameters),
-        context.packed(step.parameters),
-        context.graph(step.graph),
-        context.search_options(),
-        step.iteration,
-        step.search,
-        moments,
-        context.cores,
-        context.buffers,
-    )
+    tools = (context.cores, context.buffers)
+    return PartialEStep(mixture, packed, graph, options, step.iteration, step.search, moments, *tools)
 
 
 def _evaluate_group(
