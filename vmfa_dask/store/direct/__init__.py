@@ -1,7 +1,7 @@
 """Chunk files read without Zarr, where they hold whole rows: uncompressed, or compressed with Zstandard or Blosc.
 
 Zarr decodes each chunk into memory of its own and then copies it. Here bytes are read or decoded straight into the
-block of rows that the kernels get, by the codecs that Zarr uses, which takes half the time or less
+block of rows that the kernels get, by the codecs that Zarr uses: a fifth to four fifths of Zarr's time
 (docs/decisions/0005). `direct_reader` is the only way in: it answers None for arrays that only Zarr can read, and then
 the rows come through Zarr, with the same values.
 
