@@ -180,20 +180,21 @@ def test_what_was_refused_is_not_given_to_zarr(tmp_path: Path, layout: str, monk
     path = write(tmp_path / "x.zarr", layout)
     chunk_of(path).write_bytes(chunk_of(path).read_bytes()[:-1])
     rows = ZarrRows(str(path))
-    monkeypatch.setattr(rows, "_array", None)
+    monkeypatch.setattr(rows, "_watched", None)
     with pytest.raises(OSError, match=r"x.zarr: rows 0:600 cannot be read: chunk "):
         rows.read(0, 600)
 
 
+@pytest.mark.parametrize("layout", ["zstd", "raw"])
 def test_what_zarr_reads_instead_is_said_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rows = ZarrRows(str(write(tmp_path / "x.zarr", "zstd")))
+    rows = ZarrRows(str(write(tmp_path / "x.zarr", layout)))
 
     def fail(*_: Any) -> int:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(rows._compressed, "read", fail)
+    monkeypatch.setattr(rows._direct, "read", fail)
     with caplog.at_level(logging.WARNING, "vmfa_dask"):
         for _ in range(3):
             np.testing.assert_array_equal(rows.read(0, 600), ROWS)

@@ -185,11 +185,10 @@ def test_no_memory_stays_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         def fail(*_: Any) -> Any:
             raise MemoryError("Unable to allocate 9 TiB")
 
-        for part in ("_flat", "_compressed"):
-            if getattr(rows, part) is not None:
-                monkeypatch.setattr(getattr(rows, part), "read", fail)
         if name == "parts":
-            monkeypatch.setattr(rows._array.store._store, "get", fail)  # type: ignore[attr-defined]
+            monkeypatch.setattr(rows._watched.store._store, "get", fail)  # type: ignore[attr-defined]
+        else:
+            monkeypatch.setattr(rows._direct, "read", fail)
         with pytest.raises(MemoryError, match=rf"{name}: no memory for rows 0:600: Unable to allocate 9 TiB"):
             rows.read(0, 600)
 

@@ -13,7 +13,7 @@ import zarr
 
 from tests.samples import images, write_store
 from vmfa_dask import addresses
-from vmfa_dask.store.compressed import CompressedFiles
+from vmfa_dask.store.direct.compressed import CompressedReader
 from vmfa_dask.store.opening import open_array
 from vmfa_dask.store.places import FolderPlace
 from vmfa_dask.store.rows import ZarrRows
@@ -76,8 +76,8 @@ def test_an_empty_group_and_an_empty_array(tmp_path: Path) -> None:
 def test_the_cache_is_bounded_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = ZarrRows(write_store(tmp_path / "x.zarr", FLAT, 100), cache_bytes=200 * 60)
     reads = []
-    plain = CompressedFiles.read
-    monkeypatch.setattr(CompressedFiles, "read", lambda self, *part: reads.append(part) or plain(self, *part))
+    plain = CompressedReader.read
+    monkeypatch.setattr(CompressedReader, "read", lambda self, *part: reads.append(part) or plain(self, *part))
     for _ in range(3):
         for start in range(0, 500, 100):
             np.testing.assert_array_equal(rows.read(start, start + 100), FLAT[start : start + 100])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class ChunkMissing(FileNotFoundError):
-    """A chunk that belongs to the array is not in its store."""
+    """A chunk of the array is not in its store."""
 
 
 class ChunkDamaged(OSError):
-    """What is stored is no chunk, as after a copy that was cut short. Nothing else may try to read it."""
+    """The stored bytes are not a chunk of the array, as after an interrupted copy; no other reader may try them."""

@@ -1,8 +1,9 @@
-"""Compressed bytes decoded into at most the memory that their chunk has, by the codecs that Zarr uses.
+"""Compressed bytes decoded into at most the memory that their chunk takes, by the codecs that Zarr uses.
 
-Most of them take as much memory as the stored bytes say, which may be thousands of times their own. Blosc reads beyond
-the end of what is stored, where other chunks may lie. Here sizes are compared before anything is decoded, and what has
-no size in its header is decoded up to the size of the chunk and not further. May import: numpy, numcodecs, store.
+Most codecs allocate as much memory as the stored bytes announce, which may be thousands of times their size, and Blosc
+reads beyond the end of what is stored, where other chunks may lie. Here sizes are compared before anything is decoded,
+and formats that announce no size are decoded up to the size of the chunk and no further. May import: numpy, numcodecs,
+store.
 """
 
 from __future__ import annotations
@@ -24,25 +25,48 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 
 _BLOSC_HEADER = 16
-# Bytes that the tables of an LZMA decoder take beside what they decode, at its highest level.
+# Bytes that an LZMA decoder takes for its tables, at the highest level.
 _LZMA_TABLES = 2**27
 
 
 class Decoder(Protocol):
-    """Decodes stored bytes to `size` bytes; with exact=False to at most as many."""
+    """Decodes a stored chunk within a bound."""
 
-    def __call__(self, stored: Bytes, size: int, exact: bool = True) -> Bytes: ...
+    def __call__(self, stored: Bytes, size: int, exact: bool = True) -> Bytes:
+        """Decode.
+
+        Parameters
+        ----------
+        stored : (n,) uint8 array
+            The stored bytes.
+        size : int
+            Bytes that the chunk has when it is decoded.
+        exact : bool
+            Whether it must have exactly as many; otherwise `size` is an upper bound.
+
+        Returns
+        -------
+        (m,) uint8 array
+            The decoded bytes; m = size if exact.
+
+        Raises
+        ------
+        ValueError
+            If the content has another size.
+        RuntimeError, OSError, EOFError, zlib.error, lzma.LZMAError
+            If it cannot be decoded, as the codec says.
+        """
 
 
 def _checked(decoded: bytes, size: int, exact: bool) -> Bytes:
     if len(decoded) > size or (exact and len(decoded) != size):
-        found = f"more than {size}" if len(decoded) > size else str(len(decoded))
-        raise ValueError(f"it holds {found} bytes, expected {'' if exact else 'at most '}{size}")
+        n_bytes = f"more than {size}" if len(decoded) > size else str(len(decoded))
+        raise ValueError(f"it holds {n_bytes} bytes, expected {'' if exact else 'at most '}{size}")
     return np.frombuffer(decoded, np.uint8)
 
 
 def _of_stream(open_stream: Callable[[io.BytesIO], Any]) -> Decoder:
-    """Decoder of a format that is read like a file; its checksum is compared at its end."""
+    """Decoder of a format that is read like a file; reading to its end compares its checksum."""
 
     def decode(stored: Bytes, size: int, exact: bool = True) -> Bytes:
         with open_stream(io.BytesIO(stored.tobytes())) as stream:
@@ -60,13 +84,13 @@ def _zlib(stored: Bytes, size: int, exact: bool = True) -> Bytes:
 
 
 def _lzma(config: Mapping[str, Any]) -> Decoder:
-    form, filters = config.get("format", lzma.FORMAT_XZ), config.get("filters")
+    container, filters = config.get("format", lzma.FORMAT_XZ), config.get("filters")
 
     def decode(stored: Bytes, size: int, exact: bool = True) -> Bytes:
-        limit = None if form == lzma.FORMAT_RAW else size + _LZMA_TABLES
-        stream = lzma.LZMADecompressor(form, limit, filters)
+        limit = None if container == lzma.FORMAT_RAW else size + _LZMA_TABLES
+        stream = lzma.LZMADecompressor(container, limit, filters)
         decoded = _checked(stream.decompress(stored.data, size + 1), size, exact)
-        if form != lzma.FORMAT_RAW and not stream.eof:
+        if container != lzma.FORMAT_RAW and not stream.eof:
             raise ValueError("its stream is cut short")
         return decoded
 
@@ -74,15 +98,15 @@ def _lzma(config: Mapping[str, Any]) -> Decoder:
 
 
 def _lz4(stored: Bytes, size: int, exact: bool = True) -> Bytes:
-    said = int.from_bytes(stored[:4].tobytes(), "little") if len(stored) > 4 else -1
-    _compare(said, size, exact)
+    announced = int.from_bytes(stored[:4].tobytes(), "little") if len(stored) > 4 else None
+    _compare(announced, size, exact)
     return _checked(numcodecs.lz4.decompress(stored), size, exact)
 
 
-def _compare(said: int, size: int, exact: bool) -> None:
-    if said < 0 or said > size or (exact and said != size):
-        found = "no size" if said < 0 else f"{said} bytes"
-        raise ValueError(f"it says that it holds {found}, expected {'' if exact else 'at most '}{size}")
+def _compare(announced: int | None, size: int, exact: bool) -> None:
+    if announced is None or announced > size or (exact and announced != size):
+        content = "no size" if announced is None else f"{announced} bytes"
+        raise ValueError(f"it says that it holds {content}, expected {'' if exact else 'at most '}{size}")
 
 
 def _blosc(stored: Bytes, size: int, exact: bool = True) -> Bytes:
@@ -93,17 +117,17 @@ def _blosc(stored: Bytes, size: int, exact: bool = True) -> Bytes:
 
 
 def _zstd(stored: Bytes, size: int, exact: bool = True) -> Bytes:
-    said = zstd_size(stored)
     if not exact:
-        _compare(-1 if said is None else said, size, exact)
-        size = said or 0
+        announced = zstd_size(stored)
+        _compare(announced, size, exact)
+        size = announced or 0
     out = np.empty(size, np.uint8)
     zstd_into(stored, out)
     return out
 
 
 def _size_of_blosc(stored: Bytes, size: int, exact: bool) -> int:
-    """Size of the content, after all that the header says was compared with what is stored and expected."""
+    """Size of the content, once all that the header says is compared with what is stored and expected."""
     if len(stored) < _BLOSC_HEADER:
         raise ValueError(f"it has {len(stored)} bytes, and the header of Blosc alone has {_BLOSC_HEADER}")
     header = stored[:_BLOSC_HEADER].tobytes()
@@ -124,35 +148,53 @@ def _size_of_blosc(stored: Bytes, size: int, exact: bool) -> int:
 
 
 def blosc_into(stored: Bytes, out: Bytes) -> None:
-    """Decode a chunk of Blosc into memory of the size that it must have.
+    """Decode a chunk of Blosc.
+
+    Parameters
+    ----------
+    stored : (n,) uint8 array, contiguous
+        The stored bytes.
+    out : (m,) uint8 array, contiguous
+        Filled with the content, which must have exactly m bytes.
 
     Raises
     ------
-    ValueError, RuntimeError
-        When its header is not that of such a chunk of this length, or it cannot be decoded.
+    ValueError
+        If the header does not fit the stored bytes, or the content has another size.
+    RuntimeError
+        If it cannot be decoded.
     """
     _size_of_blosc(stored, len(out), exact=True)
     numcodecs.blosc.decompress(stored, out)
 
 
 def zstd_into(stored: Bytes, out: Bytes) -> None:
-    """Decode a chunk of Zstandard into memory of the size that it must have.
+    """Decode a chunk of Zstandard.
+
+    Parameters
+    ----------
+    stored : (n,) uint8 array, contiguous
+        The stored bytes.
+    out : (m,) uint8 array, contiguous
+        Filled with the content, which must have exactly m bytes.
 
     Raises
     ------
-    ValueError, RuntimeError
-        When it holds another number of bytes, or cannot be decoded.
+    ValueError
+        If the content has another size.
+    RuntimeError
+        If it cannot be decoded.
     """
-    said = zstd_size(stored)
-    if said is not None and said > len(out):
-        raise ValueError(f"it says that it holds {said} bytes, expected {len(out)}")
+    announced = zstd_size(stored)
+    if announced is not None and announced > len(out):
+        raise ValueError(f"it says that it holds {announced} bytes, expected {len(out)}")
     numcodecs.zstd.decompress(stored, out)
-    if said != len(out) and _fits(stored, len(out) - 1):  # the codec leaves the rest of larger memory as it was
+    if announced != len(out) and _fits(stored, len(out) - 1):  # the codec does not touch what is left of `out`
         raise ValueError(f"it holds fewer bytes than {len(out)}")
 
 
 def _fits(stored: Bytes, size: int) -> bool:
-    """Whether frames that do not say what they hold, or are several, hold at most `size` bytes."""
+    """Whether the content has at most `size` bytes, for several frames, or one that does not announce its size."""
     try:
         numcodecs.zstd.decompress(stored, np.empty(size, np.uint8))
     except (ValueError, RuntimeError):
@@ -161,7 +203,18 @@ def _fits(stored: Bytes, size: int) -> bool:
 
 
 def zstd_size(stored: Bytes) -> int | None:
-    """Size of the content, from the header of the first frame (RFC 8878, 3.1.1.1); None where that does not tell."""
+    """Size of the content that the header of the first frame announces (RFC 8878, section 3.1.1.1).
+
+    Parameters
+    ----------
+    stored : (n,) uint8 array
+        The stored bytes.
+
+    Returns
+    -------
+    int or None
+        In bytes; None if the header does not tell, or is not one of Zstandard.
+    """
     header = stored[:18].tobytes()
     if len(header) < 6 or header[:4] != b"\x28\xb5\x2f\xfd":
         return None
@@ -169,12 +222,25 @@ def zstd_size(stored: Bytes) -> int | None:
     n_bytes = (single, 2, 4, 8)[flag]
     if n_bytes == 0:
         return None
-    begin = 5 + (1 - single) + (0, 1, 2, 4)[header[4] & 3]
-    return int.from_bytes(header[begin : begin + n_bytes], "little") + (256 if flag == 1 else 0)
+    offset = 5 + (1 - single) + (0, 1, 2, 4)[header[4] & 3]
+    return int.from_bytes(header[offset : offset + n_bytes], "little") + (256 if flag == 1 else 0)
 
 
 def decoder_of(codec: str, config: Mapping[str, Any]) -> Decoder | None:
-    """Decoder of a codec by its name in Numcodecs; None for one that is not known here, or that changes no sizes."""
+    """Decoder of a codec.
+
+    Parameters
+    ----------
+    codec : str
+        Its name in Numcodecs, such as "zstd".
+    config : mapping
+        Its configuration in the metadata of the array.
+
+    Returns
+    -------
+    Decoder or None
+        None for a codec that is not known here, or that does not change the size.
+    """
     decoders: dict[str, Decoder] = {
         "gzip": _of_stream(lambda file: gzip.GzipFile(fileobj=file)),
         "bz2": _of_stream(bz2.BZ2File),

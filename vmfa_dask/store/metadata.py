@@ -1,42 +1,44 @@
-"""The metadata of Zarr, looked at before Zarr does: what is damaged is named by its file. May import: zarr, store."""
+"""Metadata of Zarr, checked before Zarr parses them: errors name the damaged file. May import: zarr, store."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, WrapperStore
 
-from vmfa_dask.store.regular import irregular, size_of
+from vmfa_dask.store.regular import status_of
 
-# Metadata of whole hierarchies have some megabytes.
+# Bytes of a file of metadata, at most; those of whole hierarchies have some megabytes.
 _MOST_BYTES = 2**28
-# Chunks of a shard, whose index takes 16 bytes for each.
+# Chunks of a shard, at most; its index takes 16 bytes for each.
 _MOST_IN_SHARD = 2**26
 _WAY_OUT = "restore it from a copy, or write the array again"
 
 
 class BadMetadata(ValueError):
-    """Metadata that describe no array and no group."""
+    """Metadata that describe neither an array nor a group."""
 
 
 class MetadataStore(WrapperStore[Store]):
-    """A store of which only metadata are read, and looked at on the way.
+    """A store from which only metadata are read; each file is checked on the way.
 
     Parameters
     ----------
-    store : the store
-    where : its path or URL, for messages
+    store : zarr.abc.store.Store
+        The store itself.
+    url : str
+        Its path or URL, for messages.
     """
 
-    def __init__(self, store: Store, where: str) -> None:
+    def __init__(self, store: Store, url: str) -> None:
         super().__init__(store)
-        self.where = where
+        self.url = url
 
     @property
     def inner(self) -> Store:
@@ -44,40 +46,59 @@ class MetadataStore(WrapperStore[Store]):
         return self._store
 
     def _with_store(self, store: Store) -> MetadataStore:
-        return MetadataStore(store, self.where)
+        return MetadataStore(store, self.url)
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        """As the store itself.
+        """Content of a file of metadata.
+
+        Parameters
+        ----------
+        key : str
+            Relative to the store.
+        prototype : BufferPrototype
+            Kind of memory that Zarr asks for.
+        byte_range : ByteRequest or None
+            Part of the file; None for all of it.
+
+        Returns
+        -------
+        Buffer or None
+            None if there is no such file.
 
         Raises
         ------
         BadMetadata
-            Naming the file that is none, or does not hold what it should.
+            Naming the file that is not a regular one, is too long or damaged.
         """
-        where = f"{self.where.rstrip('/')}/{key}"
+        path = f"{self.url.rstrip('/')}/{key}"
         if isinstance(self._store, LocalStore):
-            path = os.path.join(str(self._store.root), key)
-            kind = irregular(path)
-            if kind is not None:
-                raise BadMetadata(f"{where} is {kind}, expected a regular file")
-            size = size_of(path) or 0
-            if size > _MOST_BYTES:
-                raise BadMetadata(f"{where} has {size} bytes, expected at most {_MOST_BYTES}; {_WAY_OUT}")
-        found = await self._store.get(key, prototype, byte_range)
-        if found is not None:
-            problem = problem_of(key.rsplit("/", 1)[-1], found.to_bytes())
+            status = status_of(os.path.join(str(self._store.root), key))
+            if status.irregular is not None:
+                raise BadMetadata(f"{path} is {status.irregular}, expected a regular file")
+            if (status.n_bytes or 0) > _MOST_BYTES:
+                raise BadMetadata(f"{path} has {status.n_bytes} bytes, expected at most {_MOST_BYTES}; {_WAY_OUT}")
+        content = await self._store.get(key, prototype, byte_range)
+        if content is not None:
+            problem = problem_of(key.rsplit("/", 1)[-1], content.to_bytes())
             if problem is not None:
-                raise BadMetadata(f"{where} is damaged: {problem}; {_WAY_OUT}")
-        return found
+                raise BadMetadata(f"{path} is damaged: {problem}; {_WAY_OUT}")
+        return content
 
 
 def problem_of(name: str, raw: bytes) -> str | None:
-    """What is wrong with a file of metadata, or None.
+    """What is wrong with a file of metadata.
 
     Parameters
     ----------
-    name : of the file, without its folder
-    raw : its bytes
+    name : str
+        Name of the file without its folder; only files that Zarr knows are looked into.
+    raw : bytes
+        Its content.
+
+    Returns
+    -------
+    str or None
+        The first problem, in words that follow "is damaged: "; None if there is none.
     """
     if not raw:
         return "it is empty"
@@ -123,12 +144,12 @@ def _of_node(document: Mapping[str, Any]) -> str | None:
     return _of_members(consolidated.get("metadata"), lambda path: "zarr.json")
 
 
-def _of_members(members: Any, name: Any) -> str | None:
-    """What is wrong with the first damaged member of consolidated metadata."""
+def _of_members(members: Any, file_name: Callable[[str], str]) -> str | None:
+    """What is wrong with the first damaged member of consolidated metadata; `file_name` tells its kind by its path."""
     if not isinstance(members, dict):
         return f"its metadata are {_kind(members)}, expected an object"
     for path, member in members.items():
-        problem = _problem(name(path), member)
+        problem = _problem(file_name(path), member)
         if problem is not None:
             return f"in {path!r}, {problem}"
     return None
@@ -159,7 +180,7 @@ def _of_shards(codecs: Any, shards: Any) -> str | None:
             problem = _of_sizes(name, chunks, 1) or _of_lengths(name, chunks, shards)
             if problem:
                 return problem
-            n = math.prod(whole // part for whole, part in zip(shards, chunks, strict=True))
+            n = math.prod(shard // chunk for shard, chunk in zip(shards, chunks, strict=True))
             if n > _MOST_IN_SHARD:
                 return f"a shard has {n} chunks, expected at most {_MOST_IN_SHARD}"
             return _of_shards(_configuration(codec).get("codecs"), chunks)
@@ -184,8 +205,8 @@ def _of_array_v2(document: Mapping[str, Any]) -> str | None:
 
 
 def _configuration(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = node.get("configuration")
-    return found if isinstance(found, dict) else {}
+    configuration = node.get("configuration")
+    return configuration if isinstance(configuration, dict) else {}
 
 
 def _of_sizes(name: str, sizes: Any, least: int) -> str | None:

@@ -1,4 +1,4 @@
-"""Zarr arrays opened for reading: nothing is created, nothing is executed, and what is wrong is named in one line.
+"""Zarr arrays opened for reading: nothing is created, no code of a store runs, and errors are one line.
 
 May import: zarr, store.
 """
@@ -19,34 +19,41 @@ from vmfa_dask.store.metadata import BadMetadata, MetadataStore
 from vmfa_dask.store.objects import is_object_store, zarr_target
 from vmfa_dask.store.regular import irregular
 
-# What Zarr raises over metadata that it cannot make an array of. Errors of a store itself are others, and stay.
-_OF_METADATA = (
+# What Zarr raises over metadata that it cannot make an array of. Errors of the store itself (OSError) pass unchanged.
+_METADATA_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError,
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
-# Codecs that make objects of Python out of bytes: numbers need none of them, and `pickle` runs what the bytes say.
-_OF_OBJECTS = ("pickle", "json2", "msgpack2", "vlen-utf8", "vlen-bytes", "vlen-array", "categorize")
+# Codecs that make Python objects out of bytes. Numbers need none of them, and `pickle` runs the code that it is given.
+_OBJECT_CODECS = ("pickle", "json2", "msgpack2", "vlen-utf8", "vlen-bytes", "vlen-array", "categorize")
 
 
 def open_array(url: str, name: str | None = None) -> zarr.Array[Any]:
-    """Open a Zarr v2 or v3 array for reading.
+    """Open a Zarr array, of format 2 or 3, for reading.
 
     Parameters
     ----------
-    url : path or URL of an array, or of a group that holds it; or a zip archive of one
-    name : the array's path in a group; may be left out where the group holds a single array, at any depth
+    url : str
+        Path or URL of an array, or of a group that holds it; or path of a zip archive of one.
+    name : str or None
+        Path of the array inside a group; may be left out if the group holds a single array, at any depth.
+
+    Returns
+    -------
+    zarr.Array
+        Read-only; its chunk grid is regular and its dtype is not one of Python objects.
 
     Raises
     ------
     FileNotFoundError
-        When nothing is stored there. Nothing is created.
+        If nothing is stored there. Nothing is created.
     ValueError
-        When `url` is a group and `name` does not choose one of its arrays; the message lists them. When it is a file of
-        another kind, or its metadata are damaged; the message names their file.
+        If `url` is a group and `name` does not choose one of its arrays; the message lists them. If it is a file of
+        another kind, or its metadata are damaged; the message names the file.
     """
     store = _store_of(url)
     try:
-        return _unguarded(_opened(url, name, store))
+        return _without_checks(_opened(url, name, store))
     except BaseException:
         _close(store)
         raise
@@ -60,30 +67,30 @@ def _opened(url: str, name: str | None, store: Any) -> zarr.Array[Any]:
         elif name is not None:
             raise ValueError(f"{url} is an array itself; array={name!r} chooses one inside a group")
         refuse_objects(url, node)
-        _ = node.chunks, node.shards, node.dtype  # grids that are not regular have none
+        _ = node.chunks, node.shards, node.dtype  # raises for grids that are not regular
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{url}: no Zarr array or group is stored there") from error
     except BadMetadata:
         raise
-    except _OF_METADATA as error:
+    except _METADATA_ERRORS as error:
         if isinstance(error, ValueError) and str(error).startswith(url):
             raise
-        said = (str(error).splitlines() or [""])[0]
+        message = (str(error).splitlines() or [""])[0]
         raise ValueError(
-            f"{url}: its metadata are damaged, or of a kind that Zarr does not know: {type(error).__name__}: {said}; "
-            "restore them from a copy, or write the array again"
+            f"{url}: its metadata are damaged, or of a kind that Zarr does not know: {type(error).__name__}: {message}"
+            "; restore them from a copy, or write the array again"
         ) from error
     return node
 
 
 def _close(store: Any) -> None:
-    """Close the file of an archive that nobody will read."""
+    """Close the file of an archive that will not be read."""
     if isinstance(store, MetadataStore) and isinstance(store.inner, ZipStore) and store.inner._is_open:
         store.inner.close()
 
 
 def _store_of(url: str) -> Any:
-    """The store of a path or URL, whose metadata are looked at as they are read."""
+    """The store of a path or URL, which checks metadata as they are read."""
     if "://" in url:
         target = zarr_target(url)
         return MetadataStore(target, url) if is_object_store(url) else target
@@ -93,37 +100,44 @@ def _store_of(url: str) -> Any:
     if not os.path.isfile(url):
         return MetadataStore(LocalStore(url, read_only=True), url)
     try:
-        zipped = zipfile.is_zipfile(url)
-        if zipped:
+        is_archive = zipfile.is_zipfile(url)
+        if is_archive:
             zipfile.ZipFile(url).close()
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise ValueError(f"{url}: a zip archive that cannot be read: {error}; restore it from a copy") from error
-    if not zipped:
+    if not is_archive:
         raise ValueError(f"{url}: a file, and neither a zip archive of a Zarr store nor a .npy file")
     return MetadataStore(ZipStore(url, mode="r"), url)
 
 
-def _unguarded(array: zarr.Array[Any]) -> zarr.Array[Any]:
+def _without_checks(array: zarr.Array[Any]) -> zarr.Array[Any]:
+    """The same array in the store itself: its chunks are not metadata."""
     store = array.store
     if not isinstance(store, MetadataStore):
         return array
-    where = StorePath(store.inner, array.path)
-    return zarr.Array(zarr.AsyncArray(metadata=array.metadata, store_path=where))
+    return zarr.Array(zarr.AsyncArray(metadata=array.metadata, store_path=StorePath(store.inner, array.path)))
 
 
 def refuse_objects(label: str, array: zarr.Array[Any]) -> None:
-    """Refuse an array whose codecs make objects of Python: decoding them may run code.
+    """Refuse an array whose codecs make Python objects: decoding them may run code.
+
+    Parameters
+    ----------
+    label : str
+        Path of the store or name of the argument, for the message.
+    array : zarr.Array
+        The array; nothing of it is decoded.
 
     Raises
     ------
     ValueError
-        Naming the codec.
+        Naming the codec or the dtype.
     """
-    found = [name for name in _codec_names(array.metadata) if name in _OF_OBJECTS]
-    if found or array.dtype.kind == "O":
-        what = f"the codec {found[0]!r}" if found else f"the dtype {array.dtype}"
-        where = f"{label}/{array.path}" if array.path else label
-        raise ValueError(f"{where}: {what} holds objects of Python, expected numbers; nothing of it was decoded")
+    object_codecs = [name for name in _codec_names(array.metadata) if name in _OBJECT_CODECS]
+    if object_codecs or array.dtype.kind == "O":
+        what = f"the codec {object_codecs[0]!r}" if object_codecs else f"the dtype {array.dtype}"
+        path = f"{label}/{array.path}" if array.path else label
+        raise ValueError(f"{path}: {what} holds objects of Python, expected numbers; nothing of it was decoded")
 
 
 def _codec_names(metadata: Any) -> list[str]:

@@ -1,11 +1,15 @@
-"""Regular files alone: opening a named pipe waits for a writer, a device gives anything. Standard library only."""
+"""Only regular files are read: opening a named pipe waits for a writer, and a device delivers anything.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
+from typing import NamedTuple
 
-# What a path may be in place of a file, as it is called in messages.
+# What a path may be instead of a regular file, as error messages call it.
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -15,18 +19,55 @@ _KINDS = {
 }
 
 
+class PathStatus(NamedTuple):
+    """What one call of `os.stat` tells of a path.
+
+    Parameters
+    ----------
+    irregular : str or None
+        What the path is instead of a regular file, for messages; None for a regular file, and where there is nothing.
+    n_bytes : int or None
+        Size of a regular file; None for anything else.
+    """
+
+    irregular: str | None
+    n_bytes: int | None
+
+
+def status_of(path: str) -> PathStatus:
+    """Kind and size of a path; nothing is opened.
+
+    Parameters
+    ----------
+    path : str
+        Path of a file, a link or nothing; links are followed.
+
+    Returns
+    -------
+    PathStatus
+        Both fields are None where nothing can be found.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return PathStatus("a link to nothing" if os.path.islink(path) else None, None)
+    kind = stat.S_IFMT(status.st_mode)
+    if kind == stat.S_IFREG:
+        return PathStatus(None, status.st_size)
+    return PathStatus(_KINDS.get(kind, "no regular file"), None)
+
+
 def irregular(path: str) -> str | None:
-    """What a path is that is no regular file; None where it is one, or nothing is there. Nothing is opened."""
-    try:
-        kind = stat.S_IFMT(os.stat(path).st_mode)
-    except OSError:
-        return "a link to nothing" if os.path.islink(path) else None
-    return None if kind == stat.S_IFREG else _KINDS.get(kind, "no regular file")
+    """What a path is instead of a regular file; nothing is opened.
 
+    Parameters
+    ----------
+    path : str
+        Path of a file, a link or nothing; links are followed.
 
-def size_of(path: str) -> int | None:
-    """Bytes of a file; None where nothing is there."""
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return None
+    Returns
+    -------
+    str or None
+        Words for a message, such as "a named pipe"; None for a regular file, and where there is nothing.
+    """
+    return status_of(path).irregular
