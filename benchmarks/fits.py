@@ -18,7 +18,8 @@ import zarr
 from benchmarks.machine import describe
 from benchmarks.report import Report
 from vmfa_dask import Fit, fit_distributed, fit_local
-from vmfa_dask.run.plan import make_plan, projected_bytes
+from vmfa_dask.run.plan import make_plan
+from vmfa_dask.run.projection import projected_bytes
 from vmfa_dask.run.row_source import ArrayRows
 from vmfa_dask.run.settings import PAPER
 

@@ -181,7 +181,7 @@ class SplitGraph(Address):
     version: int
 
     def number(self, n_blocks: int) -> int:
-        """As that of the parameters; see `Address.number`."""
+        """As for the parameters; see `Address.number`."""
         return n_blocks + 1
 
 
@@ -288,12 +288,10 @@ class OfStage(Address):
 
     @property
     def version(self) -> int:  # type: ignore[override]
-        """Version of the address."""
         return self.address.version
 
     @property
     def part(self) -> str:
-        """Part of the address."""
         return self.address.part
 
     def number(self, n_blocks: int) -> int:

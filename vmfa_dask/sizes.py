@@ -9,7 +9,18 @@ import numpy as np
 
 
 def size_of(value: Any) -> int:
-    """Bytes of a value with all arrays that it holds; views count as what they show."""
+    """Size of a value in memory with all arrays that it holds.
+
+    Parameters
+    ----------
+    value : object
+        Anything; views count as the array that they show.
+
+    Returns
+    -------
+    int
+        Bytes.
+    """
     if isinstance(value, np.ndarray):
         return int(value.nbytes) + 100
     if isinstance(value, dict):

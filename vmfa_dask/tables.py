@@ -23,6 +23,15 @@ class NoFeatures(ValueError):
 def check_table(label: str, shape: tuple[int, ...], dtype: Any) -> None:
     """Refuse arrays that are no table of numbers.
 
+    Parameters
+    ----------
+    label : str
+        What the array is called.
+    shape : tuple of int
+        Its shape.
+    dtype : dtype
+        Its dtype.
+
     Raises
     ------
     NoFeatures, ValueError
@@ -46,7 +55,18 @@ def check_table(label: str, shape: tuple[int, ...], dtype: Any) -> None:
 
 
 def row_dtype(stored: Any) -> np.dtype[Any]:
-    """Dtype in which kernels see rows that are stored as `stored`: in native byte order, half precision as float32."""
+    """Dtype in which kernels see stored rows.
+
+    Parameters
+    ----------
+    stored : dtype
+        Their dtype in the store.
+
+    Returns
+    -------
+    dtype
+        In native byte order, half precision as float32.
+    """
     stored = np.dtype(stored)
     return np.dtype("f4" if stored.kind == "f" and stored.itemsize == 2 else f"{stored.kind}{stored.itemsize}")
 
@@ -57,8 +77,10 @@ class Origin:
 
     Parameters
     ----------
-    label : the argument, the variable or the file
-    remedy : what helps where a row holds NaN or infinity
+    label : str
+        The argument, the variable or the file.
+    remedy : str
+        What to do where a row holds NaN or infinity.
     """
 
     label: str

@@ -14,7 +14,8 @@ from distributed import Client
 from tests.clusters import local_cluster
 from vmfa_dask import Settings, fit_distributed
 from vmfa_dask.run.advice import Advice
-from vmfa_dask.run.plan import make_plan, projected_bytes
+from vmfa_dask.run.plan import make_plan
+from vmfa_dask.run.projection import projected_bytes
 from vmfa_dask.run.row_source import ArrayRows
 
 MIB = 2**20

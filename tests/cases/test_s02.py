@@ -12,7 +12,8 @@ from distributed import Client
 
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_distributed, fit_local
-from vmfa_dask.run.plan import make_plan, projected_bytes
+from vmfa_dask.run.plan import make_plan
+from vmfa_dask.run.projection import projected_bytes
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.store.rows import ZarrRows
 

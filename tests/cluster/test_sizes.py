@@ -13,9 +13,10 @@ from tests.em.runs import make_context
 from tests.samples import draw, make_mixture
 from vmfa_dask import fit_local
 from vmfa_dask.run.algorithm import Training
+from vmfa_dask.run.choices import INITIALIZERS
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.executor import SerialExecutor
-from vmfa_dask.run.settings import INITIALIZERS, Settings
+from vmfa_dask.run.settings import Settings
 
 ROWS = draw(make_mixture(5, 40, 3), 700, dtype="float32")
 

@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from vmfa_dask.run.plan import BLOCK_BYTES, make_plan, projected_bytes
+from vmfa_dask.run.plan import BLOCK_BYTES, make_plan
+from vmfa_dask.run.projection import projected_bytes
 from vmfa_dask.run.row_source import ArrayRows
 from vmfa_dask.run.settings import Settings
 

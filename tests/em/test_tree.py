@@ -16,7 +16,8 @@ from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.executor import SerialExecutor
 from vmfa_dask.run.handover import PartialResult
 from vmfa_dask.run.passes import run_pass
-from vmfa_dask.run.plan import FAN_IN, levels_above_merging
+from vmfa_dask.run.plan import FAN_IN
+from vmfa_dask.run.projection import levels_above_merging
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.starts.initialization import initialize
 from vmfa_dask.run.step import Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vmfa_dask.run.settings import COVARIANCES, NOISES
+from vmfa_dask.run.choices import COVARIANCES, NOISES
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def check_memory(projection: Mapping[str, int], limit: int | None, advise: Calla
 
     Parameters
     ----------
-    projection : peak bytes of a worker, by what it holds (see `run.plan.projected_bytes`)
+    projection : peak bytes of a worker, by what it holds (see `run.projection.projected_bytes`)
     limit : memory limit of a worker in bytes; None is no limit, and no cache
     advise : what to change, in words, for a run that may take so many bytes (see `run.advice.Advice`)
 

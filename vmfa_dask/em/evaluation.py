@@ -19,7 +19,23 @@ _CACHED_BYTES = 256 * 1024
 def evaluate_joints(
     rows: Rows, members: Int32, indptr: Int64, packed: PackedMixture, cores: Cores, out_log_joints: Float64
 ) -> None:
-    """Log-joints of every component c with its rows ``members[indptr[c]:indptr[c + 1]]`` (see `kernels.log_joints`)."""
+    """Log-joints of every component with the rows that ask for it (see `kernels.log_joints`).
+
+    Parameters
+    ----------
+    rows : (n, D) array
+        Rows as `em.rows.working_rows` returns them.
+    members : (J,) int32 array
+        Row numbers, grouped by component.
+    indptr : (C + 1,) int64 array
+        Component c has the rows ``members[indptr[c]:indptr[c + 1]]``.
+    packed : PackedMixture
+        The mixture.
+    cores : Cores
+        Threads of this process.
+    out_log_joints : (J,) float64 array
+        Written: log p(c, x) in the order of `members`.
+    """
     p = packed
     slots = (p.precise_slot, p.lost, p.packed_precise)
     cores.run(
@@ -31,7 +47,23 @@ def evaluate_joints(
 
 
 def evaluate_all_joints(rows: Rows, packed: PackedMixture, cores: Cores, buffers: BufferPool | None = None) -> Float64:
-    """Log-joints (C, n) of all components with all rows (n, D), a cached part of the rows at a time."""
+    """Log-joints of all components with all rows, a cached part of the rows at a time.
+
+    Parameters
+    ----------
+    rows : (n, D) array
+        Rows as `em.rows.working_rows` returns them.
+    packed : PackedMixture
+        The mixture.
+    cores : Cores
+        Threads of this process.
+    buffers : BufferPool, optional
+        Where the result comes from.
+
+    Returns
+    -------
+    (C, n) float64 array
+    """
     p, shape = packed, (len(packed.log_norms), len(rows))
     joints = np.empty(shape) if buffers is None else buffers.empty(shape, np.float64)
     few = max(8, _CACHED_BYTES // max(1, rows.shape[1] * rows.itemsize))
@@ -57,7 +89,29 @@ def add_moments(
     add: bool,
     out_moments: Moments,
 ) -> None:
-    """Moments of every component over its rows, written or added (see `kernels.moments.component_moments`)."""
+    """Moments of every component over its rows (see `kernels.moments.component_moments`).
+
+    Parameters
+    ----------
+    rows : (n, D) array
+        Rows as `em.rows.working_rows` returns them.
+    members : (J,) int32 array
+        Row numbers, grouped by component.
+    indptr : (C + 1,) int64 array
+        Component c has the rows ``members[indptr[c]:indptr[c + 1]]``.
+    responsibilities : (J,) float64 array
+        In the order of `members`.
+    packed : PackedMixture
+        The mixture.
+    means : (C, D) array
+        Its means, on which the moments are centred.
+    cores : Cores
+        Threads of this process.
+    add : bool
+        Add to `out_moments` in place of overwriting it.
+    out_moments : Moments
+        The sums.
+    """
     p = packed
     slots = (p.precise_slot, p.packed_precise)
     totals = (out_moments.counts, out_moments.factor_moments, out_moments.moments)

@@ -15,25 +15,48 @@ from vmfa_dask.values import Float64, FloatArray
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """A constraint on noise variances.
+    """
 
     Parameters
     ----------
-    isotropic : one variance for all features
-    shared : one set of variances for all components, averaged once all component blocks are there
+    isotropic : bool
+        One variance for all features.
+    shared : bool
+        One set of variances for all components, averaged once all component blocks are done.
+
+    Attributes
+    ----------
+    constraint on noise variances.
     """
 
     isotropic: bool
     shared: bool
 
     def floors(self, lowest: Float64) -> Float64:
-        """What variances per feature (D,) may not fall below; what is averaged is floored afterwards."""
+        """Values below which the M-step may not lower variances; averages are floored afterwards.
+
+        Parameters
+        ----------
+        lowest : (D,) float64 array
+            Smallest noise variances.
+
+        Returns
+        -------
+        (D,) float64 array
+        """
         return np.zeros_like(lowest) if self.isotropic or self.shared else lowest
 
     def apply(self, noise: FloatArray, lowest: Float64, scales: Float64) -> None:
-        """Constrain the variances (B, D) of some components in place.
+        """Constrain the variances of some components in place.
 
-        `lowest` (D,) are the smallest variances, `scales` (D,) the units in which isotropic ones are equal.
+        Parameters
+        ----------
+        noise : (B, D) array
+            Noise variances, in squared units of the data.
+        lowest : (D,) float64 array
+            Smallest noise variances.
+        scales : (D,) float64 array
+            Units in which isotropic variances are equal.
         """
         if self.isotropic:
             noise[:] = np.mean(noise / scales**2, axis=1, keepdims=True, dtype=np.float64) * scales**2

@@ -33,13 +33,22 @@ class PackedMixture:
 
     Parameters
     ----------
-    packed : (C, blocks, H + 2, lanes) in the dtype of the mixture
-    packed_precise, precise_slot : the same in float64 for the components where float32 would cancel, and where they are
-    lost : (C,) float64, the part of Σ t²/σ² below which a distance is taken from there; inf for all distances
-    conditions : (C,) float64, tr(ΛᵀD⁻¹Λ), the most by which Σ t²/σ² exceeds a distance, in units of it
-    cholesky : (C, H, H) float64, R of L = RRᵀ
-    log_norms : (C,) float64, log π_c − ½(D log 2π + log|Σ_c|)
-    log_weights : (C,) float64, −inf for dropped components
+    packed : (C, blocks, H + 2, lanes) array
+        In the dtype of the mixture.
+    packed_precise : (K, blocks, H + 2, lanes) float64 array
+        The same for the K components where float32 would cancel.
+    precise_slot : (C,) int32 array
+        Where a component lies in `packed_precise`, −1 where it does not.
+    lost : (C,) float64 array
+        The part of Σ t²/σ² below which a distance is taken from there; inf for all distances.
+    conditions : (C,) float64 array
+        tr(ΛᵀD⁻¹Λ), the most by which Σ t²/σ² exceeds a distance, in units of the distance.
+    cholesky : (C, H, H) float64 array
+        R of L = RRᵀ.
+    log_norms : (C,) float64 array
+        log π_c − ½(D log 2π + log|Σ_c|).
+    log_weights : (C,) float64 array
+        log π_c, −inf for dropped components.
     """
 
     packed: NDArray[Any]
@@ -69,12 +78,39 @@ def _packed_shape(n: int, n_factors: int, n_features: int, itemsize: int) -> tup
 
 
 def packed_bytes(n_components: int, n_factors: int, n_features: int, itemsize: int) -> int:
-    """Size of `PackedMixture.packed` in bytes."""
+    """Size of `PackedMixture.packed`.
+
+    Parameters
+    ----------
+    n_components, n_factors, n_features : int
+        C, H and D.
+    itemsize : int
+        Bytes of a number.
+
+    Returns
+    -------
+    int
+        Bytes.
+    """
     return int(np.prod(_packed_shape(n_components, n_factors, n_features, itemsize))) * itemsize
 
 
 def pack_mixture(mixture: Mixture, cores: Cores, buffers: BufferPool | None = None) -> PackedMixture:
-    """PackedMixture of a mixture, in arrays from `buffers`; complexity O(C·D·H²)."""
+    """The packed form of a mixture, in O(C·D·H²).
+
+    Parameters
+    ----------
+    mixture : Mixture
+        The parameters.
+    cores : Cores
+        Threads of this process.
+    buffers : BufferPool, optional
+        Where the arrays come from.
+
+    Returns
+    -------
+    PackedMixture
+    """
     buffers = buffers if buffers is not None else BufferPool()
     c, d, h = mixture.n_components, mixture.n_features, mixture.n_factors
     cholesky, log_norms, conditions, shifts = np.empty((c, h, h)), np.empty(c), np.empty(c), np.empty(c)

@@ -35,11 +35,21 @@ class Splits:
     donors: Int32
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What is stored, by name."""
+        """What is stored, by name.
+
+        Returns
+        -------
+        dict of str to array
+        """
         return {"components": self.components, "donors": self.donors}
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Component and donor of each split, in the order in which they are applied."""
+        """Component and donor of each split, in the order in which they are applied.
+
+        Returns
+        -------
+        list of (int, int)
+        """
         return list(zip(self.components.tolist(), self.donors.tolist(), strict=True))
 
 

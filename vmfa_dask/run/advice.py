@@ -10,7 +10,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from vmfa_dask.run.plan import MOST_ASKED_GROUPS, Plan, make_plan, projected_bytes
+from vmfa_dask.run.plan import MOST_ASKED_GROUPS, Plan, make_plan
+from vmfa_dask.run.projection import projected_bytes
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
 

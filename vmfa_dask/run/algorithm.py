@@ -21,13 +21,20 @@ from vmfa_dask.run.tasks.m_step import BlockReport
 
 
 class Training:
-    """A run of variational EM.
+    """
 
     Parameters
     ----------
-    executor : who runs the tasks
-    on_state : called with the state after each pass, before the versions that it no longer needs are forgotten
-    on_record : called with the record of each pass, after `on_state`: a pass that is told of is not lost any more
+    executor : Executor
+        Runs the tasks.
+    on_record : callable, optional
+        Called with the record of each pass, after `on_state`: a pass that is reported is never lost.
+    on_state : callable, optional
+        Called with the state after each pass, before the versions that it no longer needs are discarded.
+
+    Attributes
+    ----------
+    run of variational EM.
     """
 
     def __init__(
@@ -40,11 +47,19 @@ class Training:
         self.last_record: IterationRecord | None = None
 
     def run(self, start: Start | None = None, state: RunState | None = None) -> RunState:
-        """Initialise (or go on from `state`), warm up, train, each until the free energy has converged, then evaluate.
+        """Initialise (or resume from `state`), warm up, train, each until the free energy has converged, then evaluate.
+
+        Parameters
+        ----------
+        start : Start, optional
+            First parameters in place of seeds.
+        state : RunState, optional
+            A state to resume from.
 
         Returns
         -------
-        The state after the last pass; ``state.parameters`` is the version of the fitted parameters.
+        RunState
+            The state after the last pass; ``state.parameters`` is the version of the fitted parameters.
         """
         if state is None:
             state = RunState.first(self.executor.settings, initialize(self.executor, start))
@@ -57,7 +72,18 @@ class Training:
         return state
 
     def advance(self, state: RunState) -> RunState:
-        """One pass: variational E-step, neighbour update and, in training, the M-step."""
+        """One pass: variational E-step, neighbour update and, in training, the M-step.
+
+        Parameters
+        ----------
+        state : RunState
+            Where the run stands.
+
+        Returns
+        -------
+        RunState
+            Where it stands afterwards.
+        """
         begin = time.perf_counter()
         reports = run_pass(self.executor, state.step(self.executor.settings))
         record = self._record(state, reports, time.perf_counter() - begin)

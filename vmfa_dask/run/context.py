@@ -68,29 +68,55 @@ class RunContext:
             return self._stage[1]
 
     def offset(self) -> Float64:
-        """Global offset of the run, (D,) float64."""
+        """Global offset of the run.
+
+        Returns
+        -------
+        (D,) float64 array
+        """
         return self.storage.read(addresses.RowSurvey())["offset"]
 
     def scales(self) -> Float64:
-        """Units of the features, (D,) float64: their spread where the run standardizes, else 1."""
+        """Units of the features: their spread where the run standardizes, else 1.
+
+        Returns
+        -------
+        (D,) float64 array
+        """
         if not self.settings.standardize:
             return np.ones(n_features_of(self.rows))
         return self.storage.read(addresses.RowSurvey())["scales"]
 
     def lowest_variances(self) -> Float64:
-        """Smallest noise variance of each feature, (D,) float64, in squared units of the data."""
+        """Smallest noise variance of each feature.
+
+        Returns
+        -------
+        (D,) float64 array
+            In squared units of the data.
+        """
         lowest = self.settings.reg_covar * self.scales() ** 2
         floors = self.storage.read(addresses.RowSurvey()).get("floors")  # runs of version 0.1.0 have none
         return np.maximum(lowest, floors) if self.settings.standardize and floors is not None else lowest
 
     def constraint(self) -> Constraint:
-        """What the M-steps of this run respect."""
+        """What the M-steps of this run must respect.
+
+        Returns
+        -------
+        Constraint
+        """
         settings = self.settings
         noise = NOISE_MODELS[settings.covariance_type, settings.noise]
         return Constraint(noise, self.lowest_variances(), self.scales(), settings.learn_weights)
 
     def search_options(self) -> SearchOptions:
-        """How the E-steps of this run search."""
+        """How the E-steps of this run search.
+
+        Returns
+        -------
+        SearchOptions
+        """
         settings = self.settings
         return SearchOptions(
             exhaustive=settings.search == "exhaustive",

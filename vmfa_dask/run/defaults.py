@@ -20,15 +20,22 @@ _MOST_PRODUCTS, _MOST_VALUES = 2e8, 1e7
 
 
 def suited_to_data(settings: Settings, asked: Collection[str], n_rows: int, n_features: int) -> Settings:
-    """Settings whose defaults suit the data; what was asked for stays.
+    """Settings whose defaults suit the data; choices of the user stay.
 
     Fewer factors than features, and for few components a pilot on a sample of the rows in place of AFK-MC².
 
     Parameters
     ----------
-    settings : of the run
-    asked : names of settings that the user has chosen
-    n_rows, n_features : N and D
+    settings : Settings
+        The run.
+    asked : collection of str
+        Names of the settings that the user has chosen.
+    n_rows, n_features : int
+        N and D.
+
+    Returns
+    -------
+    Settings
     """
     suited: dict[str, Any] = {}
     if "n_factors" not in asked:

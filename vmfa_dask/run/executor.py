@@ -13,17 +13,21 @@ from vmfa_dask.run.storage import Storage
 
 
 class SchedulerLost(ConnectionError):
-    """What runs the tasks of a run elsewhere went away; nothing of the run is there any more."""
+    """The process that schedules the tasks of a run went away, and with it all results that it held."""
 
 
 class Executor(Protocol):
     """Runs ``function(context, *arguments)``; arguments may be handles of other tasks, alone or in place of a value."""
 
     @property
-    def plan(self) -> Plan: ...
+    def plan(self) -> Plan:
+        """Cuts of the run."""
+        ...
 
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> Settings:
+        """Settings of the run."""
+        ...
 
     @property
     def storage(self) -> Storage:
@@ -36,19 +40,50 @@ class Executor(Protocol):
         ...
 
     def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Start a task and return its handle.
+        """Start a task.
 
-        `name` says what it does (it is what a dashboard shows), `index` which group or block it serves.
+        Parameters
+        ----------
+        name : str
+            What the task does, as a dashboard shows it.
+        index : int
+            Number of the group or component block that it serves.
+        function : callable
+            The task.
+        *arguments : object
+            Its arguments after the context.
+
+        Returns
+        -------
+        handle
+            Stands for the result in arguments of other tasks.
         """
         ...
 
     def results(self, handles: Sequence[Any]) -> list[Any]:
-        """Wait for tasks and return what they returned; raises what they raised."""
+        """Wait for tasks.
+
+        Parameters
+        ----------
+        handles : sequence of handles
+            The tasks.
+
+        Returns
+        -------
+        list
+            Their results; an error of a task is raised.
+        """
         ...
 
 
 class SerialExecutor:
-    """Runs each task when it is submitted, in this process, on the cores of the context."""
+    """Runs each task when it is submitted, in this process, on the cores of the context.
+
+    Parameters
+    ----------
+    context : RunContext
+        The run in this process.
+    """
 
     shares_memory = True
 
@@ -58,21 +93,46 @@ class SerialExecutor:
         self.storage: Storage = context.storage
 
     def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The task's result itself is its handle."""
+        """Run a task; its result is its handle; see `Executor.submit`."""
         return function(self._context, *arguments)
 
     def results(self, handles: Sequence[Any]) -> list[Any]:
-        """The handles."""
+        """The handles; see `Executor.results`."""
         return list(handles)
 
 
 def run_in_stage(context: RunContext, stage: Stage, function: Callable[..., Any], *arguments: Any) -> Any:
-    """A task of a stage, wherever the tasks of its run are done."""
+    """Run a task of a stage, wherever the tasks of its run are executed.
+
+    Parameters
+    ----------
+    context : RunContext
+        The run in this process.
+    stage : Stage
+        The stage.
+    function : callable
+        The task.
+    *arguments : object
+        Its arguments after the context.
+
+    Returns
+    -------
+    object
+        Its result.
+    """
     return function(context.stage(stage), *arguments)
 
 
 class StageExecutor:
-    """Runs the tasks of a stage among those of its run."""
+    """Runs the tasks of a stage among those of its run.
+
+    Parameters
+    ----------
+    executor : Executor
+        Runs the tasks of the run.
+    stage : Stage
+        The stage.
+    """
 
     def __init__(self, executor: Executor, stage: Stage) -> None:
         self._executor, self.stage = executor, stage
@@ -81,9 +141,14 @@ class StageExecutor:
         self.shares_memory = executor.shares_memory
 
     def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
-        """A handle of the run's executor; the stage is part of the task's name."""
+        """
+
+        Attributes
+        ----------
+        handle of the run's executor; the stage is part of the task's name; see `Executor.submit`.
+        """
         return self._executor.submit(f"{self.stage.name}-{name}", index, run_in_stage, self.stage, function, *arguments)
 
     def results(self, handles: Sequence[Any]) -> list[Any]:
-        """What the run's executor gives."""
+        """Results of the run's executor; see `Executor.results`."""
         return self._executor.results(handles)

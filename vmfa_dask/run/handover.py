@@ -27,9 +27,16 @@ _MOST_STORED = 16
 
 @dataclass(frozen=True)
 class PartialResult(Sized):
-    """What groups of rows add up to: statistics by component block, and their row tally.
+    """Sums over groups of rows.
 
-    `stored` is the pass and the group whose moments lie in the storage; None where they are here.
+    Parameters
+    ----------
+    statistics : dict of int to Statistics
+        By number of the component block.
+    tally : RowTally
+        Sums that belong to no component.
+    stored : (int, int) or None
+        Pass and group under which the moments lie in the storage; None where they are in `statistics`.
     """
 
     statistics: dict[int, Statistics]
@@ -38,7 +45,21 @@ class PartialResult(Sized):
 
 
 def passes_through(storage: Storage, plan: Plan, step: Step) -> bool:
-    """Whether moments go through the storage: where they are large, and merged by none but the updates."""
+    """Whether moments go through the storage: where they are large, and nothing but the updates merges them.
+
+    Parameters
+    ----------
+    storage : Storage
+        Versions of the run.
+    plan : Plan
+        Cuts of the run.
+    step : Step
+        The pass.
+
+    Returns
+    -------
+    bool
+    """
     n_blocks = len(plan.component_blocks)
     return step.update and n_blocks > 1 and len(plan.groups) * n_blocks <= _MOST_STORED and storage.maps_memory
 
@@ -46,7 +67,25 @@ def passes_through(storage: Storage, plan: Plan, step: Step) -> bool:
 def hand_over(
     context: RunContext, group: int, step: Step, statistics: Sequence[Statistics], tally: RowTally
 ) -> PartialResult:
-    """The result of one group; writes its moments where they go through the storage, and have room there."""
+    """The result of one group; writes its moments where they go through the storage, and have room there.
+
+    Parameters
+    ----------
+    context : RunContext
+        The run in this process.
+    group : int
+        Number of the group.
+    step : Step
+        The pass.
+    statistics : sequence of Statistics
+        Its statistics, by component block.
+    tally : RowTally
+        Its tally.
+
+    Returns
+    -------
+    PartialResult
+    """
     whole = PartialResult(dict(enumerate(statistics)), tally)
     if not passes_through(context.storage, context.plan, step):
         return whole
@@ -62,7 +101,21 @@ def hand_over(
 
 
 def take_over(context: RunContext, block: int, result: PartialResult) -> Statistics:
-    """The statistics of one component block of a result, wherever its moments are."""
+    """The statistics of one component block of a result, wherever its moments are.
+
+    Parameters
+    ----------
+    context : RunContext
+        The run in this process.
+    block : int
+        Number of the component block.
+    result : PartialResult
+        The result.
+
+    Returns
+    -------
+    Statistics
+    """
     statistics = result.statistics[block]
     if result.stored is None:
         return statistics

@@ -8,12 +8,22 @@ import numpy as np
 
 
 def plain(value: Any) -> Any:
-    """A value of Python's own types where it is one of NumPy's; lists, tuples and arrays item by item.
+    """
 
     Parameters
     ----------
-    value : anything. Scalars of NumPy and arrays without axes become bool, int, float or str, arrays with axes tuples.
-        What is none of these is handed back as it is.
+    value : object
+        Anything.
+
+    Attributes
+    ----------
+    value of Python's own types in place of one of NumPy's; lists, tuples and arrays item by item.
+
+    Returns
+    -------
+    object
+        Scalars of NumPy and arrays without axes become bool, int, float or str, arrays with axes tuples. Everything
+        else is returned as it is.
     """
     if isinstance(value, np.ndarray):
         return plain(value[()]) if value.ndim == 0 else tuple(plain(item) for item in value)

@@ -2,7 +2,7 @@
 
 The tree has groups as leaves, and nodes of up to eight parts. Eight partial results are merged when they are there; the
 results of merging are added to the sum of their node as they come, so that beside eight partial results one sum per
-level waits, however many groups there are (`run.plan.projected_bytes`).
+level waits, however many groups there are (`run.projection.projected_bytes`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,24 @@ _ROUNDING = 1e-6
 
 
 def run_pass(executor: Executor, step: Step) -> list[BlockReport]:
-    """Run one step; afterwards its next versions are in the storage. Reports come in the order of the blocks.
+    """Run one pass; afterwards its next versions are in the storage.
+
+    Parameters
+    ----------
+    executor : Executor
+        Runs the tasks.
+    step : Step
+        The pass.
+
+    Returns
+    -------
+    list of BlockReport
+        One per component block, in their order.
 
     Raises
     ------
     RuntimeError
-        When rows were lost or counted twice on the way through the tree.
+        If rows were lost or counted twice on the way through the tree.
     """
     plan = executor.plan
     n_blocks, n_groups = len(plan.component_blocks), len(plan.groups)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmfa_dask.em.packed import packed_bytes
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
 
@@ -34,8 +33,6 @@ _READ_BYTES_PER_SECOND = 1e9
 _FLOP_PER_SECOND = 5e10
 _SECONDS_PER_CANDIDATE = 2e-8
 _MOST_GROUPS = 512
-# Results of partial E-steps that come before their merging begins: it waits for its call, and for the task in work.
-_LATE_RESULTS = 2
 # Groups that a caller may ask for: each is a task of every pass, and the scheduler needs a millisecond for it at least.
 MOST_ASKED_GROUPS = 10_000
 # Stored objects per group from which on groups begin with one: they differ by an eighth of their rows at most.
@@ -54,10 +51,14 @@ class Plan:
 
     Parameters
     ----------
-    groups : row ranges, one partial E-step each
-    block_rows : rows that a partial E-step reads at once
-    tile_rows : rows of a block whose candidates are evaluated together
-    component_blocks : component ranges, one reduction and M-step each
+    groups : tuple of (int, int)
+        Row ranges, one partial E-step each.
+    block_rows : int
+        Rows of a row block, which a partial E-step reads at once.
+    tile_rows : int
+        Rows of a row block whose candidates are evaluated together.
+    component_blocks : tuple of (int, int)
+        Component ranges, one reduction and M-step each.
     """
 
     groups: tuple[tuple[int, int], ...]
@@ -71,17 +72,36 @@ class Plan:
         return self.groups[-1][1]
 
     def has_one_block(self, group: tuple[int, int]) -> bool:
-        """Whether a partial E-step reads the rows of a group at once."""
+        """Whether a group is a single row block.
+
+        Parameters
+        ----------
+        group : (int, int)
+            Its row range.
+
+        Returns
+        -------
+        bool
+        """
         return group[1] - group[0] <= self.block_rows
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Plan:
         """The plan whose fields were written as JSON.
 
+        Parameters
+        ----------
+        values : dict
+            The fields.
+
+        Returns
+        -------
+        Plan
+
         Raises
         ------
         ValueError
-            Naming the field that holds something else.
+            Naming a field of another type or range.
         """
         if set(values) != {"groups", "block_rows", "tile_rows", "component_blocks"}:
             raise ValueError(f"plan: holds {sorted(values)}, expected groups, block_rows, tile_rows, component_blocks")
@@ -136,28 +156,22 @@ def _seconds_of_pass(rows: RowSource, settings: Settings) -> float:
 
 
 def statistics_bytes(settings: Settings, n_features: int) -> int:
-    """Bytes of the moments of one component while they are summed."""
+    """Size of the moments of one component while they are summed.
+
+    Parameters
+    ----------
+    settings : Settings
+        The run.
+    n_features : int
+        D.
+
+    Returns
+    -------
+    int
+        Bytes.
+    """
     h = settings.n_factors
     return 8 * ((h + 2) * n_features + (h + 1) ** 2 + 1)
-
-
-def levels_above_merging(n_groups: int) -> int:
-    """Levels of sums to which merged results are added: none where one task takes the results of all groups."""
-    levels, n = 0, n_groups
-    while n > FAN_IN:
-        levels, n = levels + 1, -(-n // FAN_IN)
-    return levels
-
-
-def _parts_bytes(settings: Settings, n_features: int, n_groups: int) -> int:
-    """Bytes of a partial E-step's sums, of results that wait to be merged with what they make, and of sums of these."""
-    bytes_of_sums = settings.n_components * statistics_bytes(settings, n_features)
-    bytes_of_result = bytes_of_sums // (2 if settings.precision == "float32" else 1)
-    if n_groups <= FAN_IN:
-        return bytes_of_sums + (n_groups + 1) * bytes_of_result
-    # A sum is there once more while the next part, which is as large, is added to it.
-    n_sums = 1 + levels_above_merging(n_groups) + 2
-    return n_sums * bytes_of_sums + (FAN_IN + 1 + _LATE_RESULTS) * bytes_of_result
 
 
 def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) -> Plan:
@@ -165,15 +179,22 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
 
     Parameters
     ----------
-    rows : the training rows
-    settings : the run
-    n_groups : number of partial E-steps per iteration; by default from the size of the data and of the model. More
-        groups feed more workers and cost more merging.
+    rows : RowSource
+        The training rows.
+    settings : Settings
+        The run.
+    n_groups : int, optional
+        Partial E-steps per pass; by default from the size of the data and of the model. More groups feed more workers
+        and cost more merging.
+
+    Returns
+    -------
+    Plan
 
     Raises
     ------
     ValueError
-        When `n_groups` is not positive, or too large to be scheduled.
+        If `n_groups` is not positive, or too large to be scheduled.
     """
     d, c = n_features_of(rows), settings.n_components
     if n_groups is not None and n_groups < 1:
@@ -202,32 +223,3 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
     tile_rows = _about_equal(block_rows, max(64, tile_bytes // (d * min(rows.dtype.itemsize, 4))))
     n_component_blocks = min(c, -(-c * statistics_bytes(settings, d) // _COMPONENT_BLOCK_BYTES))
     return Plan(groups, block_rows, tile_rows, _even(c, n_component_blocks, 1))
-
-
-def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str, int]:
-    """Peak memory of a process that runs one partial E-step, by what it holds, in bytes.
-
-    `rows` counts the block in work, the next one and what a decoder holds meanwhile (as much as is decoded together);
-    `model` parameters of two versions with their packed form; `statistics` one group's sums, the results that are
-    merged, what they make, and the sums of such results (`run/passes.py`), in float64.
-    """
-    d, c, h = n_features_of(rows), settings.n_components, settings.n_factors
-    item = 4 if settings.precision == "float32" else 8
-    longest = max(stop - start for start, stop in plan.groups)
-    block = min(plan.block_rows, longest)
-    converted = 0 if rows.dtype.itemsize <= 4 else item
-    held = block if rows.reads_parts else max(block, rows.decoded_rows)
-    return {
-        "rows": d * (3 * held * rows.dtype.itemsize + block * converted),
-        "candidates": block * (28 * settings.most_candidates + 12 * settings.truncation),
-        "model": 2 * c * d * (h + 2) * item + 2 * packed_bytes(c, h, d, item),
-        "statistics": _parts_bytes(settings, d, len(plan.groups)),
-        "process": 200 * 2**20,
-    }
-
-
-def kept_bytes(rows: RowSource, settings: Settings) -> int:
-    """Bytes of two versions of what a run keeps: the new one is written before the old one is removed."""
-    c, d, item = settings.n_components, n_features_of(rows), 4 if settings.precision == "float32" else 8
-    model = c * (d * (settings.n_factors + 2) * item + 8 + 4 * settings.graph_size)
-    return 2 * (model + 4 * rows.n_rows * settings.truncation)

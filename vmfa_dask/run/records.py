@@ -36,7 +36,21 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def check_fields(kind: type[Any], values: Any, what: str) -> dict[str, Any]:
-    """Values of a dataclass as JSON holds them, once each is of the type of its field.
+    """Check that values read from JSON have the types of the fields of a dataclass.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass.
+    values : object
+        What the JSON holds.
+    what : str
+        What it is called in messages.
+
+    Returns
+    -------
+    dict of str to object
+        The values.
 
     Raises
     ------
@@ -61,22 +75,36 @@ class IterationRecord(Sized):
 
     Parameters
     ----------
-    iteration : number of the pass, from 0
-    phase : "warm-up" (E-steps alone), "training" (E- and M-steps) or "final" (evaluation of the returned parameters)
-    free_energy : per row, in nats; a lower bound of `score` of the parameters that the pass evaluated
-    change : gain of the free energy since the pass before, in the units of the run's `tol` (nats per feature, or
-        relative without `standardize`); NaN for the first pass
-    joints_per_row : log-joints evaluated per row
-    n_joints : log-joints evaluated
-    rows_per_second : rows over the seconds of the pass
-    seconds : seconds of the pass, as the driver saw it
-    seconds_per_phase : seconds by phase, summed over tasks
-    n_alive : components with positive weight after the pass
-    sum_of_counts : Σ N_c over the components, which is N up to rounding; None where no moments were summed
-    split : components that lost their last row in this pass and took half of another component
-    dropped : components that lost their last row in this pass (no row keeps them with a responsibility above 1e-12)
-    bytes_read : bytes that were read from the store of the rows, as they are stored; rows that workers keep in memory
-        are read in the first pass alone
+    iteration : int
+        Number of the pass, from 0.
+    phase : {"warm-up", "training", "final"}
+        E-steps alone, E- and M-steps, or the evaluation of the returned parameters.
+    free_energy : float
+        Per row, in nats; a lower bound of `score` of the parameters that the pass evaluated.
+    change : float
+        Gain of the free energy since the pass before, in the units of the run's `tol` (nats per feature, or relative
+        without `standardize`); NaN for the first pass.
+    joints_per_row : float
+        Log-joints evaluated per row.
+    n_joints : int
+        Log-joints evaluated.
+    rows_per_second : float
+        Rows over `seconds`.
+    seconds : float
+        Wall-clock time of the pass, as the driver saw it.
+    seconds_per_phase : dict of str to float
+        Wall-clock time by phase, summed over tasks.
+    n_alive : int
+        Components with positive weight after the pass.
+    dropped : tuple of int
+        Components that lost their last row in this pass (no row keeps them with a responsibility above 1e-12).
+    sum_of_counts : float or None
+        Σ N_c over the components, which is N up to rounding; None where no moments were summed.
+    split : tuple of int
+        Components that lost their last row in this pass and took half of another component.
+    bytes_read : int
+        Bytes read from the store of the rows, as they are stored; rows that workers keep in memory are read in the
+        first pass alone.
     """
 
     iteration: int
@@ -95,7 +123,12 @@ class IterationRecord(Sized):
     bytes_read: int = 0
 
     def line(self) -> str:
-        """The record as one line of a log."""
+        """The record as one line of a log.
+
+        Returns
+        -------
+        str
+        """
         dropped = f", dropped {len(self.dropped)}" if self.dropped else ""
         dropped += f", split {len(self.split)}" if self.split else ""
         read = f"  {self.bytes_read / 1e6:.0f} MB read" if self.bytes_read else ""
@@ -107,7 +140,22 @@ class IterationRecord(Sized):
 
     @classmethod
     def from_json(cls, values: Any, number: int) -> IterationRecord:
-        """The record with this number of a history that was written as JSON, which knows no NaN.
+        """
+
+        Parameters
+        ----------
+        values : object
+            What the JSON holds.
+        number : int
+            Number of the record, for messages.
+
+        Attributes
+        ----------
+        record of a history that was written as JSON, which has no NaN.
+
+        Returns
+        -------
+        IterationRecord
 
         Raises
         ------
@@ -121,5 +169,10 @@ class IterationRecord(Sized):
         return cls(**{**known, **names, "change": math.nan if unknown else known["change"]})
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for tables and files."""
+        """Plain values, for tables and files.
+
+        Returns
+        -------
+        dict of str to object
+        """
         return asdict(self)

@@ -17,7 +17,12 @@ _WIDE = ("float32", "float64", "int64", "uint64")
 
 
 class BeyondPrecision(ValueError):
-    """A row is too far from the others, or from all components, for the precision of the run."""
+    """
+
+    Attributes
+    ----------
+    row is too far from the others, or from all components, for the precision of the run.
+    """
 
 
 def refuse_span(
@@ -27,14 +32,21 @@ def refuse_span(
 
     Parameters
     ----------
-    first, block : number of the block's first row, and its rows as they are stored
-    lowest, highest : (D,) smallest and largest value of each feature so far, those of the block included
-    precision : of the run
+    source : RowSource
+        The training rows.
+    first : int
+        Number of the first row of the block.
+    block : (n, D) array
+        Its rows, as they are stored.
+    lowest, highest : (D,) float64 arrays
+        Smallest and largest value of each feature so far, those of the block included.
+    precision : {"float32", "float64"}
+        Precision of the run.
 
     Raises
     ------
     BeyondPrecision
-        Naming the row, the feature and what helps.
+        Naming the row, the feature and a remedy.
     """
     with np.errstate(over="ignore"):
         spans = highest - lowest
@@ -52,12 +64,19 @@ def refuse_span(
 
 
 def refuse_scales(scales: Float64, settings: Settings) -> None:
-    """Raise where the spread (D,) of a feature is so small that its noise variances would be lost in the precision.
+    """Raise where a feature spreads so little that its noise variances would be lost in the precision of the run.
+
+    Parameters
+    ----------
+    scales : (D,) float64 array
+        Spread of the features.
+    settings : Settings
+        The run.
 
     Raises
     ------
     BeyondPrecision
-        Naming the feature and what helps.
+        Naming the feature and a remedy.
     """
     feature = int(np.argmin(scales))
     if settings.reg_covar * scales[feature] ** 2 < np.finfo(settings.precision).tiny:
@@ -69,19 +88,45 @@ def refuse_scales(scales: Float64, settings: Settings) -> None:
 
 
 def with_squares(block: Rows, lowest: Float64, highest: Float64) -> Rows:
-    """Rows whose differences can be squared in their dtype: those of float32 that cannot, in float64."""
+    """Rows whose differences can be squared in their dtype.
+
+    Parameters
+    ----------
+    block : (n, D) array
+        Rows, as they are stored.
+    lowest, highest : (D,) float64 arrays
+        Smallest and largest value of each feature.
+
+    Returns
+    -------
+    (n, D) array
+        The same rows, in float64 where squares would overflow float32.
+    """
     if block.dtype != np.float32 or np.max(highest - lowest) < LARGEST_SPAN["float32"]:
         return block
     return read_only(block.astype(np.float64))
 
 
 def refuse_values(source: RowSource, first: int, block: Rows, working: Rows, precision: str) -> None:
-    """Raise where a row is too far from the offset of the run; `working` are the rows as kernels take them.
+    """Raise where a row is too far from the offset of the run.
+
+    Parameters
+    ----------
+    source : RowSource
+        The training rows.
+    first : int
+        Number of the first row of the block.
+    block : (n, D) array
+        Its rows, as they are stored.
+    working : (n, D) array
+        The same rows, as kernels take them.
+    precision : {"float32", "float64"}
+        Precision of the run.
 
     Raises
     ------
-    ValueError
-        Naming the row, the feature and what helps.
+    BeyondPrecision
+        Naming the row, the feature and a remedy.
     """
     if block.dtype.name not in _WIDE:
         return
@@ -101,10 +146,21 @@ def refuse_values(source: RowSource, first: int, block: Rows, working: Rows, pre
 def refuse_row(source: RowSource, number: int, row: Rows, mixture: Mixture) -> None:
     """Raise for a row that no component gives a finite density, naming the feature that is farthest from all of them.
 
+    Parameters
+    ----------
+    source : RowSource
+        The training rows.
+    number : int
+        Number of the row.
+    row : (D,) array
+        The row, as it is stored.
+    mixture : Mixture
+        The parameters.
+
     Raises
     ------
     BeyondPrecision
-        Naming the row, the feature and what helps.
+        Naming the row, the feature and a remedy.
     """
     precision = mixture.means.dtype.name
     with np.errstate(over="ignore"):

@@ -14,13 +14,17 @@ from vmfa_dask.values import Int64
 
 
 class RowSource(Protocol):
-    """Where rows come from. Reading is thread-safe and returns arrays that nobody writes to."""
+    """Where rows come from. Reading is thread-safe and returns read-only arrays."""
 
     @property
-    def n_rows(self) -> int: ...
+    def n_rows(self) -> int:
+        """N."""
+        ...
 
     @property
-    def feature_shape(self) -> tuple[int, ...]: ...
+    def feature_shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        ...
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -48,7 +52,18 @@ class RowSource(Protocol):
         ...
 
     def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start:stop`` as (n, D), C-contiguous, of `dtype`."""
+        """Read a range of rows.
+
+        Parameters
+        ----------
+        start, stop : int
+            The range.
+
+        Returns
+        -------
+        (stop − start, D) array
+            C-contiguous, of `dtype`.
+        """
         ...
 
     @property
@@ -57,26 +72,39 @@ class RowSource(Protocol):
         ...
 
     def describe(self, row: int) -> str:
-        """Where a row lies, for messages."""
+        """Where a row lies, for messages.
+
+        Parameters
+        ----------
+        row : int
+            Its number.
+
+        Returns
+        -------
+        str
+        """
         ...
 
 
 class ArrayRows:
     """Rows of a NumPy array in memory or of a memory map.
 
-    What kernels cannot take as it lies (strides, byte order, half precision) is converted block by block, so that a
-    memory map stays on its disk.
+    Strides, byte orders and half precision, which kernels cannot take, are converted block by block, so that a memory
+    map stays on its disk.
 
     Parameters
     ----------
-    array : (N, ...) any integer or float dtype
-    chunk_rows : see `RowSource`
-    origin : what the rows are called in messages
+    array : (N, ...) array
+        Any integer or float dtype.
+    chunk_rows : int
+        See `RowSource`.
+    origin : Origin, optional
+        What the rows are called in messages.
 
     Raises
     ------
     ValueError
-        When the array has no row axis and feature axes, or no numbers.
+        If the array has no row axis and feature axes, or no numbers.
     """
 
     def __init__(self, array: Any, chunk_rows: int = 1, origin: Origin | None = None) -> None:
@@ -88,7 +116,12 @@ class ArrayRows:
         self.decoded_rows, self.reads_parts, self.bytes_read = 1, True, 0
 
     def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start:stop``, a view where that is possible."""
+        """
+
+        Attributes
+        ----------
+        range of rows, as a view where that is possible; see `RowSource.read`.
+        """
         block = self._rows[start:stop]
         return read_only(np.ascontiguousarray(block.reshape(len(block), -1), self.dtype))
 
@@ -98,17 +131,43 @@ class ArrayRows:
         return (self.origin or Origin("")).remedy
 
     def describe(self, row: int) -> str:
-        """The row's number, and whose row it is where that is known."""
+        """The row's number, and whose row it is where that is known; see `RowSource.describe`."""
         return f"{self.origin.label}: row {row}" if self.origin else f"row {row}"
 
 
 def n_features_of(rows: RowSource) -> int:
-    """D."""
+    """Number of features of the rows of a source.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The source.
+
+    Returns
+    -------
+    int
+        D.
+    """
     return int(np.prod(rows.feature_shape))
 
 
 def read_ahead(source: RowSource, start: int, stop: int, block_rows: int) -> Iterator[tuple[int, Rows]]:
-    """Blocks ``(first row, rows)`` of ``start:stop`` in order; the next one is read while the caller works."""
+    """Row blocks of a range in order; the next one is read while the caller works.
+
+    Parameters
+    ----------
+    source : RowSource
+        The rows.
+    start, stop : int
+        The range.
+    block_rows : int
+        Rows per block.
+
+    Yields
+    ------
+    (int, (n, D) array)
+        Number of the first row, and the rows.
+    """
     starts = list(range(start, stop, block_rows))
     with ThreadPoolExecutor(1, thread_name_prefix="vmfa-read") as reader:
         following = reader.submit(source.read, starts[0], min(starts[0] + block_rows, stop))
@@ -120,7 +179,18 @@ def read_ahead(source: RowSource, start: int, stop: int, block_rows: int) -> Ite
 
 
 def non_finite_row(block: Rows) -> int | None:
-    """First row of a block that holds NaN or infinity, or None."""
+    """First row of a block that holds NaN or infinity.
+
+    Parameters
+    ----------
+    block : (n, D) array
+        The rows.
+
+    Returns
+    -------
+    int or None
+        Its index in the block, None where all are finite.
+    """
     if block.dtype.kind != "f":
         return None
     bad = ~np.isfinite(block).all(axis=1)
@@ -128,7 +198,16 @@ def non_finite_row(block: Rows) -> int | None:
 
 
 def refuse_non_finite(source: RowSource, first: int, block: Rows) -> None:
-    """Raise for NaN or infinity in a block that starts at row `first`.
+    """Raise for NaN or infinity in a row block.
+
+    Parameters
+    ----------
+    source : RowSource
+        Where the rows come from.
+    first : int
+        Number of the first row of the block.
+    block : (n, D) array
+        Its rows.
 
     Raises
     ------
@@ -145,5 +224,18 @@ def refuse_non_finite(source: RowSource, first: int, block: Rows) -> None:
 
 
 def gather(source: RowSource, row_numbers: Int64) -> Rows:
-    """Single rows by number, in the given order."""
+    """Read single rows.
+
+    Parameters
+    ----------
+    source : RowSource
+        The rows.
+    row_numbers : (K,) int64 array
+        Their numbers.
+
+    Returns
+    -------
+    (K, D) array
+        In the given order.
+    """
     return np.concatenate([source.read(int(n), int(n) + 1) for n in row_numbers])

@@ -7,15 +7,9 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
+from vmfa_dask.run.choices import CHOICES, LOWEST
 from vmfa_dask.run.numbers import plain
 
-INITIALIZERS = ("pilot", "afkmc2", "uniform", "k-means++", "k-means+fa", "noise")
-COVARIANCES = ("mfa", "diagonal", "isotropic")
-NOISES = ("component", "shared")
-SEARCHES = ("guided", "exhaustive")
-SIMILARITIES = ("kl", "joint")
-EMPTY = ("drop", "split")
-PRECISIONS = ("float32", "float64")
 # The settings of the paper's experiments, where the defaults differ: everything in the units of the data as they are.
 PAPER: Mapping[str, Any] = MappingProxyType(
     {"standardize": False, "reg_covar": 1e-3, "tol": 1e-4, "warmup_tol": 1e-4, "init_params": "afkmc2", "n_init": 1}
@@ -23,31 +17,6 @@ PAPER: Mapping[str, Any] = MappingProxyType(
 # Floor and tolerances where features are standardized, and in the units of the data as they are.
 _REG_COVAR = {True: 3e-5, False: 1e-3}
 _TOLERANCE = {True: 5e-4, False: 1e-4}
-_CHOICES = {
-    "covariance_type": COVARIANCES,
-    "noise": NOISES,
-    "learn_weights": (True, False),
-    "standardize": (True, False),
-    "search": SEARCHES,
-    "similarity": SIMILARITIES,
-    "empty_components": EMPTY,
-    "init_params": INITIALIZERS,
-    "precision": PRECISIONS,
-}
-
-
-_LOWEST = {
-    "n_components": 1,
-    "n_factors": 0,
-    "truncation": 1,
-    "search_every": 1,
-    "random_candidates": 0,
-    "max_iter": 0,
-    "max_warmup_iter": 0,
-    "chain_length": 1,
-    "n_init": 1,
-    "random_state": 0,
-}
 
 
 def _require(ok: bool, name: str, value: Any, expected: str) -> None:
@@ -166,11 +135,11 @@ class Settings:
     def __post_init__(self) -> None:
         for field in fields(self):
             object.__setattr__(self, field.name, plain(getattr(self, field.name)))
-        for name, low in _LOWEST.items():
+        for name, low in LOWEST.items():
             value = getattr(self, name)
             if value is not None or name not in ("n_factors", "truncation"):  # set below where they are left out
                 _require(_is_integer(value) and value >= low, name, value, f"an integer >= {low}")
-        for name, allowed in _CHOICES.items():
+        for name, allowed in CHOICES.items():
             value = getattr(self, name)
             _require(value in allowed, name, value, f"one of {allowed}")
         for name, value in self._defaults().items():
@@ -209,11 +178,37 @@ class Settings:
 
     @classmethod
     def paper(cls, n_components: int, n_factors: int | None = None, **changes: Any) -> Settings:
-        """The settings of the paper's experiments, with changes."""
+        """The settings of the paper's experiments, with changes.
+
+        Parameters
+        ----------
+        n_components : int
+            C.
+        n_factors : int, optional
+            H.
+        **changes : object
+            Other settings.
+
+        Returns
+        -------
+        Settings
+        """
         return cls(**{**PAPER, "n_components": n_components, "n_factors": n_factors, **changes})
 
     def gain(self, free_energy: float, before: float, n_features: int) -> float:
-        """What a pass has gained, in the units of `tol`; free energies are nats per row."""
+        """What a pass has gained, in the units of `tol`.
+
+        Parameters
+        ----------
+        free_energy, before : float
+            Free energy per row after the pass and after the one before, in nats.
+        n_features : int
+            D.
+
+        Returns
+        -------
+        float
+        """
         unit = n_features if self.standardize else max(abs(before), 1e-300)
         return (free_energy - before) / unit
 
@@ -257,7 +252,14 @@ class Settings:
         return self.n_components if self.init_params == "k-means+fa" else self.search_size
 
     def check_against(self, n_rows: int, n_features: int, label: str = "") -> None:
-        """Refuse what cannot be trained on rows of this number and width; `label` is what they are called.
+        """Refuse settings that cannot be trained on the data.
+
+        Parameters
+        ----------
+        n_rows, n_features : int
+            N and D.
+        label : str, optional
+            What the rows are called.
 
         Raises
         ------

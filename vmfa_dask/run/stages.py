@@ -15,12 +15,18 @@ from vmfa_dask.run.storage import Arrays, Storage
 
 @dataclass(frozen=True)
 class Stage:
-    """A training with other settings than the run's.
+    """
 
     Parameters
     ----------
-    name : prefix of its tasks and of what it keeps
-    settings : its numbers; as many components as the run, which share its plan
+    name : str
+        Prefix of its tasks and of the kinds that it stores.
+    settings : Settings
+        As many components as the run, which share its plan.
+
+    Attributes
+    ----------
+    training with other settings than the run's.
     """
 
     name: str
@@ -28,7 +34,15 @@ class Stage:
 
 
 class StageStorage:
-    """The part of a run's storage that belongs to one of its stages."""
+    """The part of a run's storage that belongs to one of its stages.
+
+    Parameters
+    ----------
+    storage : Storage
+        Storage of the run.
+    stage : Stage
+        The stage.
+    """
 
     def __init__(self, storage: Storage, stage: Stage) -> None:
         self._storage, self._name = storage, stage.name

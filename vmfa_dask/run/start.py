@@ -166,7 +166,14 @@ def write_given_start(
 
 
 def check_start(settings: Settings, plan: Plan, start: Start) -> None:
-    """Refuse a start that is not of the run's sizes and type.
+    """Refuse a start whose sizes or type are not those of the run.
+
+    Parameters
+    ----------
+    settings, plan : Settings, Plan
+        The run.
+    start : Start
+        The start.
 
     Raises
     ------

@@ -22,14 +22,22 @@ class RunState:
 
     Parameters
     ----------
-    phase : of the next pass; "done" after the last one
-    iteration, parameters, graph : versions that the next pass uses, of posteriors, parameters and neighbours
-    passes : passes of this phase that are done
-    converged : whether training ended by its tolerance
-    better : parameters of the last pass of training, which are returned where the next ones turn out to be worse
-    fell : whether the free energy fell, which ended the training
-    n_distinct_seeds : distinct rows among the C seeds
-    records : one per pass that is done
+    phase : str
+        Phase of the next pass; "done" after the last one.
+    iteration, parameters, graph : int
+        Versions that the next pass uses, of posteriors, parameters and neighbours.
+    passes : int
+        Completed passes of this phase.
+    converged : bool
+        Whether training ended by its tolerance.
+    better : int or None
+        Parameters of the last pass of training, which are returned if the next ones turn out to be worse.
+    fell : bool
+        Whether the free energy fell, which ended the training.
+    n_distinct_seeds : int
+        Distinct rows among the C seeds.
+    records : tuple of IterationRecord
+        One per completed pass.
     """
 
     phase: str = WARM_UP
@@ -45,20 +53,53 @@ class RunState:
 
     @classmethod
     def first(cls, settings: Settings, n_distinct_seeds: int) -> RunState:
-        """The state after initialisation."""
+        """The state after initialisation.
+
+        Parameters
+        ----------
+        settings : Settings
+            The run.
+        n_distinct_seeds : int
+            Distinct rows among the seeds.
+
+        Returns
+        -------
+        RunState
+        """
         return cls(n_distinct_seeds=n_distinct_seeds)._skip_empty_phases(settings)
 
     def step(self, settings: Settings) -> Step:
-        """The next pass."""
+        """The next pass.
+
+        Parameters
+        ----------
+        settings : Settings
+            The run.
+
+        Returns
+        -------
+        Step
+        """
         search, update = self.phase != FINAL and settings.search == "guided", self.phase == TRAINING
         return Step(self.iteration, self.parameters, self.graph, search, update)
 
     def after(self, record: IterationRecord, settings: Settings) -> RunState:
         """The state after a pass: a gain of the free energy below the tolerance ends a phase (paper, convergence).
 
-        EM never lowers the free energy, but rounding does where it has eaten the digits of the model. A fall that is
+        EM never lowers the free energy, but rounding does once it has eaten the digits of the model. A fall that is
         larger than the tolerance is therefore no convergence: it ends the training with the parameters of the pass
         before.
+
+        Parameters
+        ----------
+        record : IterationRecord
+            The pass.
+        settings : Settings
+            The run.
+
+        Returns
+        -------
+        RunState
         """
         step = self.step(settings)
         state = replace(
@@ -98,13 +139,30 @@ class RunState:
         return self.iteration - 1 if self.phase == DONE else self.iteration
 
     def needed(self) -> list[tuple[str, int]]:
-        """(kind, version) of everything that the storage must hold to go on from here."""
+        """Everything that the storage must hold to resume from here.
+
+        Returns
+        -------
+        list of (str, int)
+            Kind and version.
+        """
         parameters = {self.parameters} if self.better is None else {self.better, self.parameters}
         versions = [(PARAMETERS, version) for version in sorted(parameters)]
         return [(START, 0), *versions, (GRAPH, self.graph), (POSTERIOR, self.posterior)]
 
     def reopened(self, settings: Settings) -> RunState:
-        """The state of a finished run as if it had not been evaluated, when new settings ask for more training."""
+        """The state before the final evaluation, if new settings ask for more training of a finished run.
+
+        Parameters
+        ----------
+        settings : Settings
+            The new settings.
+
+        Returns
+        -------
+        RunState
+            The same state where there is nothing more to train.
+        """
         training = [record for record in self.records if record.phase == TRAINING]
         ended = len(training) > 1 and training[-1].change < settings.tol
         if self.phase != DONE or ended or self.fell or len(training) >= settings.max_iter:
@@ -127,7 +185,12 @@ class RunState:
         return state
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for a file; JSON knows no NaN, which the first change is."""
+        """Plain values for a file; the first change, which is NaN, becomes None, as JSON has no NaN.
+
+        Returns
+        -------
+        dict of str to object
+        """
         records = [{**asdict(r), "change": None if math.isnan(r.change) else r.change} for r in self.records]
         return {**asdict(replace(self, records=())), "records": records}
 
@@ -135,10 +198,19 @@ class RunState:
     def from_dict(cls, values: dict[str, Any]) -> RunState:
         """The state that `as_dict` wrote.
 
+        Parameters
+        ----------
+        values : dict
+            What the JSON holds.
+
+        Returns
+        -------
+        RunState
+
         Raises
         ------
         ValueError
-            Naming the field that holds something else.
+            Naming a field of another type.
         """
         known = check_fields(cls, values, "the state")
         records = [IterationRecord.from_json(record, k) for k, record in enumerate(known.get("records", []))]

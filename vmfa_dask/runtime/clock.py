@@ -24,6 +24,10 @@ class Stopwatch:
         ----------
         name : str
             The phase.
+
+        Yields
+        ------
+        None
         """
         start = time.perf_counter()
         yield

@@ -12,13 +12,19 @@ _V2_MOUNTS = ("", "unified")
 
 
 def quota_of_cores(root: str = "/") -> float | None:
-    """Cores whose time this process may use, as a number that need not be whole; None where nothing limits it.
+    """Cores whose CPU time this process may use.
 
     The smallest limit among the process's group and all groups around it, as the kernel applies all of them.
 
     Parameters
     ----------
-    root : where ``proc`` and ``sys`` are found
+    root : str
+        Where ``proc`` and ``sys`` are found.
+
+    Returns
+    -------
+    float or None
+        A number that need not be whole; None where nothing limits it.
     """
     groups = Path(root, "sys/fs/cgroup")
     limits = [

@@ -25,7 +25,12 @@ SECONDS_OF_WAITING = 1.0
 
 
 def available_cores() -> int:
-    """Cores this process may use: those it may run on, and no more than its quota of CPU time, rounded up."""
+    """Cores this process may use: those it may run on, and no more than its quota of CPU time, rounded up.
+
+    Returns
+    -------
+    int
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = quota_of_cores()
     return cores if quota is None else min(cores, math.ceil(quota))
@@ -61,12 +66,18 @@ _turns = _Turns()
 
 
 class Cores:
-    """A fixed number of threads for kernels.
+    """
 
     Parameters
     ----------
-    n_threads : threads that compute at the same time; results never depend on it
-    while_waiting : called from time to time in a task that waits for the cores; what it raises ends the task
+    n_threads : int
+        Threads that compute at the same time; results never depend on it.
+    while_waiting : callable, optional
+        Called from time to time in a task that waits for the cores; an error of it ends the task.
+
+    Attributes
+    ----------
+    fixed number of threads for kernels.
     """
 
     def __init__(self, n_threads: int, while_waiting: Callable[[], None] | None = None) -> None:
@@ -77,8 +88,17 @@ class Cores:
     def exclusive(self, hurry: bool = False) -> Iterator[None]:
         """Hold the cores of this process: other tasks that want them wait.
 
-        Tasks that free memory are in a `hurry`. They go first: while one waited for its turn among those that make new
-        results, 21 of these were held where 9 are enough (64 groups, one worker of two threads).
+        Tasks that free memory are in a hurry and go first: while they waited among tasks that make new results, 21
+        results were held where 9 are enough (64 groups, one worker of two threads).
+
+        Parameters
+        ----------
+        hurry : bool
+            Go first.
+
+        Yields
+        ------
+        None
         """
         wait = None if self._while_waiting is None else SECONDS_OF_WAITING
         while not _turns.acquire(hurry, wait):
@@ -90,20 +110,55 @@ class Cores:
             _turns.release()
 
     def run(self, function: Callable[..., Any], ranges: Iterable[tuple[int, int]]) -> list[Any]:
-        """``function(start, stop)`` for every range, in any order; results in the order of the ranges."""
+        """Call a function for every range, in any order.
+
+        Parameters
+        ----------
+        function : callable
+            Called as ``function(start, stop)``.
+        ranges : iterable of (int, int)
+            The ranges.
+
+        Returns
+        -------
+        list
+            Results in the order of the ranges.
+        """
         ranges = list(ranges)
         if self._pool is None or len(ranges) < 2:
             return [function(start, stop) for start, stop in ranges]
         return list(self._pool.map(lambda r: function(*r), ranges))
 
     def split(self, n: int, parts_per_thread: int = 4) -> list[tuple[int, int]]:
-        """``0:n`` in about equal ranges, some for each thread."""
+        """Cut ``0:n`` into about equal ranges.
+
+        Parameters
+        ----------
+        n : int
+            The number of items.
+        parts_per_thread : int
+            Ranges for each thread.
+
+        Returns
+        -------
+        list of (int, int)
+        """
         parts = max(1, min(n, self.n_threads * parts_per_thread if self.n_threads > 1 else 1))
         edges = [n * k // parts for k in range(parts + 1)]
         return [(a, b) for a, b in itertools.pairwise(edges) if a < b]
 
     def split_by_work(self, indptr: Int64) -> list[tuple[int, int]]:
-        """Ranges of components with about equal numbers of entries, from their (C + 1,) offsets."""
+        """Cut components into ranges with about equal numbers of entries.
+
+        Parameters
+        ----------
+        indptr : (C + 1,) int64 array
+            Offsets of the entries of each component.
+
+        Returns
+        -------
+        list of (int, int)
+        """
         parts = self.n_threads * 8 if self.n_threads > 1 else 1
         targets = np.linspace(indptr[0], indptr[-1], parts + 1)[1:-1]
         edges = np.unique(np.concatenate([[0], np.searchsorted(indptr, targets), [len(indptr) - 1]]))

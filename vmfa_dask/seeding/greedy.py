@@ -16,16 +16,28 @@ from vmfa_dask.values import Float64, Int64
 
 
 def greedy_seeds(rows: Rows, scales: Float64, n_seeds: int, seed: int, attempt: int, cores: Cores) -> tuple[Int64, int]:
-    """Numbers of the rows that are seeds, and how many of them are distinct.
+    """Draw seeds by greedy k-means++.
 
     Of 2 + log C candidates, drawn with probabilities proportional to squared distances to the seeds so far, the one
     that leaves the smallest sum of squared distances becomes a seed.
 
     Parameters
     ----------
-    rows : (n, D), at least `n_seeds`
-    scales : (D,) units of the features
-    n_seeds, seed, attempt : C, and what the draws are a hash of
+    rows : (n, D) array
+        At least `n_seeds` rows.
+    scales : (D,) float64 array
+        Units of the features.
+    n_seeds : int
+        C.
+    seed, attempt : int
+        Of which the draws are a hash.
+    cores : Cores
+        Threads of this process.
+
+    Returns
+    -------
+    (C,) int64 array, int
+        Row numbers of the seeds, and how many of them are distinct.
     """
     n = len(rows)
     n_candidates = 2 + int(math.log(n_seeds))
@@ -49,7 +61,24 @@ def greedy_seeds(rows: Rows, scales: Float64, n_seeds: int, seed: int, attempt: 
 
 
 def nearest_seeds(rows: Rows, seeds: Int64, scales: Float64, cores: Cores) -> Int64:
-    """Place among the seeds (row numbers) of the one that is nearest to each row, (n,)."""
+    """The nearest seed of each row.
+
+    Parameters
+    ----------
+    rows : (n, D) array
+        The rows.
+    seeds : (C,) int64 array
+        Row numbers of the seeds.
+    scales : (D,) float64 array
+        Units of the features.
+    cores : Cores
+        Threads of this process.
+
+    Returns
+    -------
+    (n,) int64 array
+        Index into `seeds`.
+    """
     owner, nearest = np.zeros(len(rows), np.int64), np.full(len(rows), np.inf)
     for k, row in enumerate(seeds.tolist()):
         distances = _distances(rows, row, scales, cores)

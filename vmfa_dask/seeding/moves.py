@@ -22,7 +22,15 @@ _FEWEST_ROWS = 5
 
 @dataclass(frozen=True)
 class Split:
-    """The best way to part the rows of a component: estimated gain of Σ log p(x) in nats, and the rows of one part."""
+    """The best way to split the rows of a component.
+
+    Parameters
+    ----------
+    gain : float
+        Estimated gain of Σ log p(x), in nats.
+    rows, rest : int64 arrays
+        Row numbers of the two halves.
+    """
 
     gain: float
     rows: Int64
@@ -31,7 +39,15 @@ class Split:
 
 @dataclass(frozen=True)
 class Move:
-    """Component `removed` becomes one half of component `split`; component `heir` takes over its rows."""
+    """Component `removed` becomes one half of component `split`; component `heir` takes over its rows.
+
+    Parameters
+    ----------
+    split, removed, heir : int
+        Numbers of the components.
+    halves : Split
+        The halves of `split`.
+    """
 
     split: int
     removed: int
@@ -40,13 +56,20 @@ class Move:
 
 
 def propose_moves(x: Float64, joints: Float64, means: Float64, noise_variances: Float64) -> list[Move]:
-    """Moves that should pay, the best first; no component takes part in two.
+    """Moves that should raise the free energy, the best first; no component takes part in two.
 
     Parameters
     ----------
-    x : (n, D) float64 rows
-    joints : (C, n) float64, log-joints of all components, −inf for those that are dropped
-    means, noise_variances : (C, D) float64
+    x : (n, D) float64 array
+        Rows.
+    joints : (C, n) float64 array
+        Log-joints of all components, −inf for dropped ones.
+    means, noise_variances : (C, D) float64 arrays
+        Parameters.
+
+    Returns
+    -------
+    list of Move
     """
     c = len(joints)
     if c < 2:
@@ -130,14 +153,20 @@ def _unit(vector: Float64) -> Float64:
 
 
 def split_gain(values: Float64) -> tuple[float, int, Int64]:
-    """Gain of two Gaussians over one for numbers (n,) that are parted at the best place.
+    """Gain of two Gaussians over one for numbers that are split at the best threshold.
 
-    Log-likelihood where each part has a mean, a variance and a weight of its own: negative for a single Gaussian, whose
-    halves cost more in weights than they gain in variances.
+    Log-likelihood where each part has its own mean, variance and weight: negative for a single Gaussian, whose halves
+    cost more in weights than they gain in variances.
+
+    Parameters
+    ----------
+    values : (n,) float64 array
+        The numbers.
 
     Returns
     -------
-    Nats in all, the number of values in the lower part, and the order of the values.
+    float, int, (n,) int64 array
+        Nats in all, the number of values in the lower part, and the order of the values.
     """
     n = len(values)
     order = np.argsort(values, kind="stable")

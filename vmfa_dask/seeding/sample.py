@@ -9,7 +9,20 @@ from vmfa_dask.values import Int64
 
 
 def sampled_rows(n_rows: int, n_sampled: int, seed: int) -> Int64:
-    """Numbers of the rows of a sample, ascending; all rows where there are no more than `n_sampled`."""
+    """Row numbers of a sample.
+
+    Parameters
+    ----------
+    n_rows, n_sampled : int
+        Rows in all, and in the sample.
+    seed : int
+        Of which the draws are a hash.
+
+    Returns
+    -------
+    (n_sampled,) int64 array
+        Ascending; all rows where there are no more.
+    """
     if n_sampled >= n_rows:
         return np.arange(n_rows)
     draws = np.empty((n_sampled, 1))

@@ -26,9 +26,14 @@ class Survey(Sized):
 
     Parameters
     ----------
-    n_rows : number of rows
-    means, squares : (D,) float64, means and sums of squared deviations from them
-    extremes : (4, D) float64, the two smallest and the two largest distinct values (see `kernels.survey.extremes`)
+    n_rows : int
+        Number of rows.
+    means : (D,) float64 array
+        Means.
+    squares : (D,) float64 array
+        Sums of squared deviations from the means.
+    extremes : (4, D) float64 array
+        The two smallest and the two largest distinct values (see `kernels.survey.extremes`).
     """
 
     n_rows: int
@@ -76,9 +81,15 @@ class Survey(Sized):
         return np.where(np.isfinite(steps), steps, 0.0)
 
     def scales(self) -> Float64:
-        """Spread of each feature, (D,): its standard deviation, or half a step where it is smaller than that.
+        """Spread of each feature: its standard deviation, or half a recorded step where that is larger.
 
-        A feature that is constant takes the geometric mean of the others, so that it follows the units of the data.
+        Attributes
+        ----------
+        constant feature gets the geometric mean of the others, so that it follows the units of the data.
+
+        Returns
+        -------
+        (D,) float64 array
         """
         scales = np.maximum(np.sqrt(self.variances), _SPREAD_IN_STEPS * self.steps)
         spread = scales > 0
@@ -86,12 +97,27 @@ class Survey(Sized):
         return np.where(spread, scales, typical)
 
     def floors(self) -> Float64:
-        """Noise variances below which the recorded steps leave nothing to be known, (D,)."""
+        """Noise variances below which the recorded steps leave nothing to be known.
+
+        Returns
+        -------
+        (D,) float64 array
+        """
         return _SMALLEST_IN_STEPS * self.steps**2
 
 
 def join_extremes(a: Float64, b: Float64) -> Float64:
-    """Extremes of two parts together."""
+    """Extremes of two sets of rows together.
+
+    Parameters
+    ----------
+    a, b : (4, D) float64 arrays
+        Their extremes (see `Survey`).
+
+    Returns
+    -------
+    (4, D) float64 array
+    """
     lowest, highest = np.minimum(a[0], b[0]), np.maximum(a[3], b[3])
     low = np.stack([np.where(value > lowest, value, np.inf) for value in (a[0], a[1], b[0], b[1])])
     high = np.stack([np.where(value < highest, value, -np.inf) for value in (a[2], a[3], b[2], b[3])])

@@ -13,7 +13,8 @@ from dataclasses import asdict
 from typing import Any
 
 from vmfa_dask.kernels.processor import Processor
-from vmfa_dask.run.plan import Plan, kept_bytes, make_plan
+from vmfa_dask.run.plan import Plan, make_plan
+from vmfa_dask.run.projection import kept_bytes
 from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.run.row_source import RowSource
 from vmfa_dask.run.settings import Settings

@@ -15,7 +15,7 @@ from vmfa_dask.kernels.processor import this_processor
 from vmfa_dask.run.advice import Advice
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.executor import SerialExecutor
-from vmfa_dask.run.plan import projected_bytes
+from vmfa_dask.run.projection import projected_bytes
 from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.run.start import Start
 from vmfa_dask.run.storage import MemoryStorage

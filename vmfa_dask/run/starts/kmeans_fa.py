@@ -28,7 +28,17 @@ _MOST_PASSES = 300
 
 
 def kmeans_stage(settings: Settings) -> Stage:
-    """k-means for a run of these settings, from AFK-MC² seeds."""
+    """The stage that is k-means from AFK-MC² seeds.
+
+    Parameters
+    ----------
+    settings : Settings
+        The run.
+
+    Returns
+    -------
+    Stage
+    """
     isotropic = replace(settings, covariance_type="isotropic", noise="shared", learn_weights=False, n_factors=0)
     return Stage("k-means", replace(_one_component_per_row(isotropic), search="exhaustive"))
 
@@ -44,7 +54,15 @@ def _one_component_per_row(settings: Settings) -> Settings:
 
 
 def start_from_clusters(executor: Executor, clusters: StageExecutor) -> None:
-    """Train k-means from the seeds of its stage, then the factor analyzers, and write version 0 of the run."""
+    """Train k-means from the seeds of its stage, then the factor analyzers, and write version 0 of the run.
+
+    Parameters
+    ----------
+    executor : Executor
+        Runs the tasks.
+    clusters : StageExecutor
+        Runs those of k-means, whose seeds are written.
+    """
     groups, first = range(len(executor.plan.groups)), clusters.stage
     analyzers = StageExecutor(executor, _analyzers_stage(executor.settings))
     second = analyzers.stage

@@ -16,7 +16,18 @@ from vmfa_dask.values import Float64, Int64
 
 
 def draw_seeds(executor: Executor) -> Int64:
-    """Rows of the C seeds, (C,); the first one is that of the survey."""
+    """Draw the seeds of a run.
+
+    Parameters
+    ----------
+    executor : Executor
+        Runs the tasks.
+
+    Returns
+    -------
+    (C,) int64 array
+        Row numbers of the seeds; the first one is that of the survey.
+    """
     settings, n_groups = executor.settings, len(executor.plan.groups)
     draws = np.empty((settings.n_components, 1))
     random.uniforms(settings.random_state, random.SEED_ROWS, 4, 0, draws)

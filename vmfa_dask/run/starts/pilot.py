@@ -82,8 +82,10 @@ class _Pilot:
 
     Parameters
     ----------
-    context : the run, after the survey of its rows
-    rows : (n, D) the sample, as stored
+    context : RunContext
+        The run, after the survey of its rows.
+    rows : (n, D) array
+        The sample, as stored.
     """
 
     def __init__(self, context: RunContext, rows: Rows) -> None:

@@ -27,7 +27,23 @@ _SEED_STEP = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True)
 class Attempt:
-    """A short run: its stage, the versions that it ended with, its free energy per row and its distinct seeds."""
+    """
+
+    Parameters
+    ----------
+    executor : StageExecutor
+        Its stage.
+    step : Step
+        The pass that would follow its last one: it names its versions.
+    free_energy : float
+        Per row, in nats.
+    n_distinct : int
+        Distinct seeds.
+
+    Attributes
+    ----------
+    short run from one initialisation.
+    """
 
     executor: StageExecutor
     step: Step
@@ -36,7 +52,20 @@ class Attempt:
 
 
 def start_from_best(executor: Executor, initialize: Callable[[Executor], int]) -> int:
-    """Write version 0 of a run from the best of its attempts; returns how many of its seeds are distinct."""
+    """Write version 0 of a run from the best of its attempts.
+
+    Parameters
+    ----------
+    executor : Executor
+        Runs the tasks.
+    initialize : callable
+        Writes version 0 of an attempt and returns its number of distinct seeds.
+
+    Returns
+    -------
+    int
+        Distinct seeds of the best attempt.
+    """
     best: Attempt | None = None
     for number in range(executor.settings.n_init):
         attempt = _try(executor, number, initialize)

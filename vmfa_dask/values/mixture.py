@@ -1,7 +1,6 @@
-"""The values that travel between rooms: frozen, checked when made, their arrays read-only.
+"""Parameters of a model and its neighbour graph: frozen, checked when made, their arrays read-only.
 
-Sizes: C components, D features, H factors, C' kept components per row (`truncation`), G neighbours
-(`neighborhood`), n rows of a shard. May import: numpy, sizes.
+May import: numpy, sizes, values.
 """
 
 from __future__ import annotations
@@ -12,14 +11,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vmfa_dask.sizes import Sized
-
-Float64 = NDArray[np.float64]
-FloatArray = NDArray[np.floating[Any]]
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
+from vmfa_dask.values.arrays import Float64, FloatArray, Int32
 
 
 def _freeze(value: Any, names: tuple[str, ...]) -> None:
@@ -37,13 +31,6 @@ def _expect(owner: str, name: str, found: tuple[int, ...], expected: tuple[int, 
         raise ValueError(f"{owner}: {name} has shape {found}, expected {expected}")
 
 
-def as_floats(array: Any) -> FloatArray:
-    """An array of floats of 32 or 64 bits in the byte order of the machine; whole numbers become float64."""
-    found = np.asarray(array)
-    native = found.dtype.newbyteorder("=")
-    return found.astype(native if native in (np.float32, np.float64) else np.float64, copy=False)
-
-
 def _equal(value: Any, other: Any) -> bool:
     """Whether two values of one class hold the same: their arrays equal shapes and numbers, all else equal values."""
     pairs = ((getattr(value, f.name), getattr(other, f.name)) for f in fields(value) if f.compare)
@@ -56,18 +43,25 @@ class Mixture(Sized):
 
     Parameters
     ----------
-    weights : (C,) float64, mixing proportions π; 0 marks a component that was dropped
-    means : (C, D) float32 or float64, relative to `offset`
-    loadings : (C, H, D) same dtype; each factor's row is contiguous
-    noise_variances : (C, D) same dtype, positive
-    feature_shape : shape of one row as it is stored, e.g. (32, 32, 3); its product is D
-    offset : (D,) float64, subtracted from rows in float64 before anything is narrowed; zero unless the data needs it
-    version : number of M-steps that led here; of two mixtures it says nothing of whether they are equal
+    weights : (C,) float64 array
+        Mixing proportions π; 0 marks a dropped component.
+    means : (C, D) float32 or float64 array
+        μ, relative to `offset`.
+    loadings : (C, H, D) array of the same dtype
+        Λ; each factor's row is contiguous.
+    noise_variances : (C, D) array of the same dtype
+        σ², positive.
+    feature_shape : tuple of int
+        Shape of one row as it is stored, such as (32, 32, 3); its product is D.
+    offset : (D,) float64 array
+        Subtracted from rows in float64 before they are narrowed; zero unless the data needs it.
+    version : int
+        Number of M-steps that led here; mixtures of different versions may be equal.
 
     Raises
     ------
     ValueError
-        When shapes disagree or a parameter is outside its range.
+        If shapes disagree or a parameter is outside its range.
     """
 
     weights: Float64
@@ -106,12 +100,16 @@ class Mixture(Sized):
         _freeze(self, ("weights", "means", "loadings", "noise_variances", "offset"))
 
     def checked(self) -> Mixture:
-        """The same, once every number of it can be computed with.
+        """The same mixture, after a check of every number.
+
+        Returns
+        -------
+        Mixture
 
         Raises
         ------
         ValueError
-            Naming the parameter, the place, what was found and what is expected.
+            Naming the parameter, the index, what was found and what is expected.
         """
         for name in ("weights", "offset", "means", "loadings", "noise_variances"):
             array = getattr(self, name)
@@ -125,7 +123,17 @@ class Mixture(Sized):
         return self
 
     def with_every_component_alive(self, n_rows: int) -> Mixture:
-        """The same as the start of a run on `n_rows` rows: a component without rows counts as one row."""
+        """The same mixture as the start of a run: a component without rows counts as one row.
+
+        Parameters
+        ----------
+        n_rows : int
+            N of the run.
+
+        Returns
+        -------
+        Mixture
+        """
         weights = np.where(self.weights > 0, self.weights, 1.0 / n_rows)
         return replace(self, weights=weights / weights.sum(), version=0)
 
@@ -157,7 +165,8 @@ class NeighborGraph(Sized):
 
     Parameters
     ----------
-    neighbors : (C, G) int32, column 0 is the component itself, -1 pads
+    neighbors : (C, G) int32 array
+        Column 0 is the component itself, −1 pads.
     """
 
     neighbors: Int32
@@ -176,110 +185,3 @@ class NeighborGraph(Sized):
 
     def __hash__(self) -> int:
         return hash(self.neighbors.shape)
-
-
-@dataclass(frozen=True)
-class TruncatedPosterior(Sized):
-    """Kept components of some rows; their responsibilities are computed again when they are needed.
-
-    Parameters
-    ----------
-    components : (n, C') int32, best first, -1 where a row has fewer
-    resting : (n,) uint8, rows whose kept components came out of their last search unchanged; None where every row is
-        searched in every pass
-    """
-
-    components: Int32
-    resting: NDArray[np.uint8] | None = None
-
-    def rows(self, part: slice) -> TruncatedPosterior:
-        """The posterior of a range of these rows (views)."""
-        return TruncatedPosterior(self.components[part], None if self.resting is None else self.resting[part])
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """What is stored, by name."""
-        return {"components": self.components, **({} if self.resting is None else {"resting": self.resting})}
-
-
-@dataclass(frozen=True)
-class Divergences(Sized):
-    """Sparse tallies of a block of components: Σ log p(x|c) − log p(x|c̃) and its number of terms.
-
-    Parameters
-    ----------
-    indptr : (B + 1,) int64; entries of the k-th component are ``indptr[k]:indptr[k + 1]``
-    ids : (K,) int32, c̃, ascending within a component
-    sums : (K,) float64, nats
-    counts : (K,) int64
-    """
-
-    indptr: Int64
-    ids: Int32
-    sums: Float64
-    counts: Int64
-
-    def block(self, start: int, stop: int) -> Divergences:
-        """The tallies of components ``start:stop`` of this block."""
-        low, high = int(self.indptr[start]), int(self.indptr[stop])
-        indptr = self.indptr[start : stop + 1] - low
-        return Divergences(indptr, self.ids[low:high], self.sums[low:high], self.counts[low:high])
-
-
-@dataclass(frozen=True)
-class Moments(Sized):
-    """Additive moments of a block of components, centred on the means of one model version.
-
-    Parameters
-    ----------
-    counts : (B,) float64, N_c
-    factor_moments : (B, H + 1, H + 1) float64, E_c
-    moments : (B, H + 2, D), Σ q t², Σ q t, Σ q z_h t with t = x − μ; float64 where sums are formed, in the precision
-        of the run where they wait or travel: they are as large as the model, and made of sums in that precision
-    """
-
-    counts: Float64
-    factor_moments: Float64
-    moments: FloatArray
-
-    def block(self, start: int, stop: int) -> Moments:
-        """The moments of components ``start:stop`` of this block (views)."""
-        return Moments(self.counts[start:stop], self.factor_moments[start:stop], self.moments[start:stop])
-
-
-@dataclass(frozen=True)
-class RowTally(Sized):
-    """What the rows of a shard group add up to, besides statistics of components.
-
-    `free_energy` is a sum over rows in nats (larger is better), `seconds` the time per phase, `bytes_read` what was
-    read from the store of the rows.
-    """
-
-    n_rows: int
-    n_joints: int
-    free_energy: float
-    seconds: dict[str, float] = field(default_factory=dict)
-    bytes_read: int = 0
-
-    def __add__(self, other: RowTally) -> RowTally:
-        seconds = {k: self.seconds.get(k, 0.0) + other.seconds.get(k, 0.0) for k in {**self.seconds, **other.seconds}}
-        return RowTally(
-            self.n_rows + other.n_rows,
-            self.n_joints + other.n_joints,
-            self.free_energy + other.free_energy,
-            seconds,
-            self.bytes_read + other.bytes_read,
-        )
-
-
-@dataclass(frozen=True)
-class Statistics(Sized):
-    """What one shard group contributes to one block of components; additive, tied to a model version.
-
-    `moments` is absent in warm-up, `divergences` where no search took place.
-    """
-
-    version: int
-    start: int
-    stop: int
-    moments: Moments | None
-    divergences: Divergences | None

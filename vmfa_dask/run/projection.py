@@ -1,0 +1,93 @@
+"""Memory that a run takes, projected from its plan before its first task. May import: em, run."""
+
+from __future__ import annotations
+
+from vmfa_dask.em.packed import packed_bytes
+from vmfa_dask.run.plan import FAN_IN, Plan, statistics_bytes
+from vmfa_dask.run.row_source import RowSource, n_features_of
+from vmfa_dask.run.settings import Settings
+
+# Results of partial E-steps that come before their merging begins: it waits for its call, and for the task in work.
+_LATE_RESULTS = 2
+
+
+def levels_above_merging(n_groups: int) -> int:
+    """Levels of sums to which merged results are added.
+
+    Parameters
+    ----------
+    n_groups : int
+        Groups of the run.
+
+    Returns
+    -------
+    int
+        0 where one task takes the results of all groups.
+    """
+    levels, n = 0, n_groups
+    while n > FAN_IN:
+        levels, n = levels + 1, -(-n // FAN_IN)
+    return levels
+
+
+def _parts_bytes(settings: Settings, n_features: int, n_groups: int) -> int:
+    """Bytes of a partial E-step's sums, of results that wait to be merged with what they make, and of sums of these."""
+    bytes_of_sums = settings.n_components * statistics_bytes(settings, n_features)
+    bytes_of_result = bytes_of_sums // (2 if settings.precision == "float32" else 1)
+    if n_groups <= FAN_IN:
+        return bytes_of_sums + (n_groups + 1) * bytes_of_result
+    # A sum is there once more while the next part, which is as large, is added to it.
+    n_sums = 1 + levels_above_merging(n_groups) + 2
+    return n_sums * bytes_of_sums + (FAN_IN + 1 + _LATE_RESULTS) * bytes_of_result
+
+
+def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str, int]:
+    """Peak memory of a process that runs one partial E-step, by what it holds.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The training rows.
+    settings, plan : Settings, Plan
+        The run.
+
+    Returns
+    -------
+    dict of str to int
+        Bytes. `rows` counts the row block that is evaluated, the next one, and what a decoder holds meanwhile (as much
+        as is decoded together); `model` the parameters of two versions with their packed form; `statistics` one group's
+        sums, the results that are merged, their sum, and the sums of such sums (`run/passes.py`), in float64.
+    """
+    d, c, h = n_features_of(rows), settings.n_components, settings.n_factors
+    item = 4 if settings.precision == "float32" else 8
+    longest = max(stop - start for start, stop in plan.groups)
+    block = min(plan.block_rows, longest)
+    converted = 0 if rows.dtype.itemsize <= 4 else item
+    held = block if rows.reads_parts else max(block, rows.decoded_rows)
+    return {
+        "rows": d * (3 * held * rows.dtype.itemsize + block * converted),
+        "candidates": block * (28 * settings.most_candidates + 12 * settings.truncation),
+        "model": 2 * c * d * (h + 2) * item + 2 * packed_bytes(c, h, d, item),
+        "statistics": _parts_bytes(settings, d, len(plan.groups)),
+        "process": 200 * 2**20,
+    }
+
+
+def kept_bytes(rows: RowSource, settings: Settings) -> int:
+    """Size of two versions of the state that a run keeps: the new one is written before the old one is removed.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The training rows.
+    settings : Settings
+        The run.
+
+    Returns
+    -------
+    int
+        Bytes.
+    """
+    c, d, item = settings.n_components, n_features_of(rows), 4 if settings.precision == "float32" else 8
+    model = c * (d * (settings.n_factors + 2) * item + 8 + 4 * settings.graph_size)
+    return 2 * (model + 4 * rows.n_rows * settings.truncation)
