@@ -167,7 +167,7 @@ class Graph(_OfComponents):
 
 
 @dataclass(frozen=True)
-class SplitGraph(Address):
+class SplitGraph(SplitParameters):
     """Components that were split on the way to a version of the graph.
 
     Parameters
@@ -177,12 +177,6 @@ class SplitGraph(Address):
     """
 
     kind = GRAPH
-    part = "splits"
-    version: int
-
-    def number(self, n_blocks: int) -> int:
-        """As for the parameters; see `Address.number`."""
-        return n_blocks + 1
 
 
 @dataclass(frozen=True)
@@ -288,12 +282,14 @@ class OfStage(Address):
 
     @property
     def version(self) -> int:  # type: ignore[override]
+        """That of the address."""
         return self.address.version
 
     @property
     def part(self) -> str:
+        """That of the address."""
         return self.address.part
 
     def number(self, n_blocks: int) -> int:
-        """As that of the address; see `Address.number`."""
+        """That of the address; see `Address.number`."""
         return self.address.number(n_blocks)

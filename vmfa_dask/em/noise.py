@@ -15,7 +15,7 @@ from vmfa_dask.values import Float64, FloatArray
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """
+    """A constraint on noise variances.
 
     Parameters
     ----------
@@ -23,10 +23,6 @@ class NoiseModel:
         One variance for all features.
     shared : bool
         One set of variances for all components, averaged once all component blocks are done.
-
-    Attributes
-    ----------
-    constraint on noise variances.
     """
 
     isotropic: bool

@@ -21,7 +21,7 @@ from vmfa_dask.run.tasks.m_step import BlockReport
 
 
 class Training:
-    """
+    """A run of variational EM.
 
     Parameters
     ----------
@@ -31,10 +31,6 @@ class Training:
         Called with the record of each pass, after `on_state`: a pass that is reported is never lost.
     on_state : callable, optional
         Called with the state after each pass, before the versions that it no longer needs are discarded.
-
-    Attributes
-    ----------
-    run of variational EM.
     """
 
     def __init__(

@@ -141,12 +141,7 @@ class StageExecutor:
         self.shares_memory = executor.shares_memory
 
     def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
-        """
-
-        Attributes
-        ----------
-        handle of the run's executor; the stage is part of the task's name; see `Executor.submit`.
-        """
+        """A handle of the run's executor; the stage is part of the task's name; see `Executor.submit`."""
         return self._executor.submit(f"{self.stage.name}-{name}", index, run_in_stage, self.stage, function, *arguments)
 
     def results(self, handles: Sequence[Any]) -> list[Any]:

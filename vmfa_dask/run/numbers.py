@@ -8,16 +8,12 @@ import numpy as np
 
 
 def plain(value: Any) -> Any:
-    """
+    """A value of Python's own types in place of one of NumPy's; lists, tuples and arrays item by item.
 
     Parameters
     ----------
     value : object
         Anything.
-
-    Attributes
-    ----------
-    value of Python's own types in place of one of NumPy's; lists, tuples and arrays item by item.
 
     Returns
     -------

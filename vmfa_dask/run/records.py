@@ -140,7 +140,7 @@ class IterationRecord(Sized):
 
     @classmethod
     def from_json(cls, values: Any, number: int) -> IterationRecord:
-        """
+        """A record of a history that was written as JSON, which has no NaN.
 
         Parameters
         ----------
@@ -148,10 +148,6 @@ class IterationRecord(Sized):
             What the JSON holds.
         number : int
             Number of the record, for messages.
-
-        Attributes
-        ----------
-        record of a history that was written as JSON, which has no NaN.
 
         Returns
         -------

@@ -17,12 +17,7 @@ _WIDE = ("float32", "float64", "int64", "uint64")
 
 
 class BeyondPrecision(ValueError):
-    """
-
-    Attributes
-    ----------
-    row is too far from the others, or from all components, for the precision of the run.
-    """
+    """A row is too far from the others, or from all components, for the precision of the run."""
 
 
 def refuse_span(

@@ -116,12 +116,7 @@ class ArrayRows:
         self.decoded_rows, self.reads_parts, self.bytes_read = 1, True, 0
 
     def read(self, start: int, stop: int) -> Rows:
-        """
-
-        Attributes
-        ----------
-        range of rows, as a view where that is possible; see `RowSource.read`.
-        """
+        """A range of rows, as a view where that is possible; see `RowSource.read`."""
         block = self._rows[start:stop]
         return read_only(np.ascontiguousarray(block.reshape(len(block), -1), self.dtype))
 

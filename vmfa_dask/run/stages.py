@@ -15,7 +15,7 @@ from vmfa_dask.run.storage import Arrays, Storage
 
 @dataclass(frozen=True)
 class Stage:
-    """
+    """A training with other settings than the run's.
 
     Parameters
     ----------
@@ -23,10 +23,6 @@ class Stage:
         Prefix of its tasks and of the kinds that it stores.
     settings : Settings
         As many components as the run, which share its plan.
-
-    Attributes
-    ----------
-    training with other settings than the run's.
     """
 
     name: str

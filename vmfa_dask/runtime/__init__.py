@@ -1,0 +1,1 @@
+"""What a process computes with: threads, buffers, clocks. May import: numpy, values."""

@@ -66,7 +66,7 @@ _turns = _Turns()
 
 
 class Cores:
-    """
+    """A fixed number of threads for kernels.
 
     Parameters
     ----------
@@ -74,10 +74,6 @@ class Cores:
         Threads that compute at the same time; results never depend on it.
     while_waiting : callable, optional
         Called from time to time in a task that waits for the cores; an error of it ends the task.
-
-    Attributes
-    ----------
-    fixed number of threads for kernels.
     """
 
     def __init__(self, n_threads: int, while_waiting: Callable[[], None] | None = None) -> None:

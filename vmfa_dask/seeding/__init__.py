@@ -1,0 +1,1 @@
+"""How a run begins, as mathematics: survey, seeds, first parameters. May import: values, kernels, runtime, em."""

@@ -27,7 +27,7 @@ _SEED_STEP = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True)
 class Attempt:
-    """
+    """A short run from one initialisation.
 
     Parameters
     ----------
@@ -39,10 +39,6 @@ class Attempt:
         Per row, in nats.
     n_distinct : int
         Distinct seeds.
-
-    Attributes
-    ----------
-    short run from one initialisation.
     """
 
     executor: StageExecutor
