@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,13 @@ from data_prep.image_decoding import Shaping
 from data_prep.image_plan import Plan
 from data_prep.image_sources import Folder, Source
 from data_prep.image_store import write_images
-from data_prep.recipes.command import add_limit, parser, run
-from data_prep.recipes.files import existing, find_all
-from data_prep.recipes.paper import DATA_SETS, differences, require
-from data_prep.shards import require_place
+from data_prep.recipes.files import find_all
+from data_prep.recipes.jobs import Job
+from data_prep.recipes.paper import DATA_SETS
+from data_prep.recipes.recipe import MAX_UNPACKED, Recipe
 from data_prep.source_files import damage_named
 from data_prep.splits import TEST, TRAIN
 
-NAME = "celeba"
 PARTITION = "list_eval_partition.txt"
 IMAGES = ("img_align_celeba", "img_align_celeba.zip")
 CROP = (25, 50, 128, 128)
@@ -41,29 +40,16 @@ _SIDES = {"0": TRAIN, "1": TRAIN, "2": TEST}
 _ORIGINAL = (178, 218)
 
 
-def prepare(
-    sources: Sequence[str | os.PathLike[str]],
-    target: str | os.PathLike[str],
-    *,
-    crop: tuple[int, int, int, int] = CROP,
-    partial: bool = False,
-    max_unpacked: int | None = None,
-    client: Any = None,
-    workers: int | None = None,
-) -> dict[str, int]:
+def write(job: Job, *, crop: tuple[int, int, int, int] = CROP, max_unpacked: int | None = None) -> dict[str, int]:
     """Write ``train`` and ``test`` (N, 64, 64, 3) uint8, in the order of the names or of the zip archive.
 
     Parameters
     ----------
-    sources : sequence of path
-        The partition and the images, or folders that hold them.
-    target : path
-        The new store, a group.
+    job : Job
+        Its sources hold the partition and the images.
     crop : (int, int, int, int)
-        Left, top, width and height of what is kept of the image.
-    partial : bool
-        Go on where images are missing or counts are not the paper's.
-    max_unpacked, client, workers
+        Left, top, width and height of the rectangle that is kept, in pixels.
+    max_unpacked : int, optional
         As in `images_to_zarr`.
 
     Returns
@@ -74,36 +60,25 @@ def prepare(
     Raises
     ------
     ValueError
-        Naming what is missing, damaged or differs.
-    FileExistsError, FileNotFoundError
-        When there is something at `target`; when its folder or a source does not exist.
+        Naming what is missing, damaged or differs from the paper.
     """
-    shape = DATA_SETS[NAME].shape
+    shape = DATA_SETS[job.name].shape
     shaping = Shaping(shape[:2], 3, crop)
-    paths, place = existing(sources), Path(target).absolute()
-    require_place(place)
-    partition, images = find_all(NAME, paths, [(PARTITION,), IMAGES])
+    partition, images = find_all(job.name, job.sources, [(PARTITION,), IMAGES])
     names = _read_partition(partition)
-    require(NAME, differences(NAME, {side: len(listed) for side, listed in names.items()}), partial)
-    present = _members(images)
-    absent = [name for listed in names.values() for name in listed if name not in present]
-    complaint = f"{len(absent):,} images are missing in {images}, the first is {absent[0]}" if absent else ""
-    require(NAME, [complaint] if absent else [], partial)
-    chosen = {side: [present[name] for name in listed if name in present] for side, listed in names.items()}
-    for side, members in chosen.items():
-        if not members:
-            raise ValueError(f"{NAME}: no {side} image of {partition} is in {images}")
-    by_side = {side: _source(images, members, max_unpacked) for side, members in chosen.items()}
+    job.require_counts({side: len(side_names) for side, side_names in names.items()})
+    members = _members(images)
+    missing = [name for side_names in names.values() for name in side_names if name not in members]
+    job.require([f"{len(missing):,} images are missing in {images}, the first is {missing[0]}"] if missing else [])
+    by_side: dict[str, Source] = {}
+    for side, side_names in names.items():
+        side_members = [members[name] for name in side_names if name in members]
+        if not side_members:
+            raise ValueError(f"{job.name}: no {side} image of {partition} is in {images}")
+        by_side[side] = _source(images, side_members, max_unpacked)
     _require_original(by_side[TRAIN], images)
     plan = Plan(tuple(by_side.values()), shaping, sides=tuple(by_side), shape=shape)
-    report = write_images(
-        plan,
-        place,
-        client=client,
-        workers=workers,
-        accept=lambda rows: require(NAME, differences(NAME, rows), partial),
-    )
-    return report.rows
+    return write_images(plan, job.target, client=job.client, workers=job.workers, accept=job.require_counts).rows
 
 
 def _read_partition(path: Path) -> dict[str, list[str]]:
@@ -158,15 +133,22 @@ def _stream(content: Path | bytes) -> Any:
     return BytesIO(content) if isinstance(content, bytes) else content
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command."""
-    options = parser(NAME, f"CelebA from {PARTITION} and {' or '.join(IMAGES)}.")
-    options.add_argument("--crop", nargs=4, type=int, default=CROP, metavar=("LEFT", "TOP", "WIDTH", "HEIGHT"))
-    add_limit(options)
-    found = options.parse_args(arguments)
-    found.crop = tuple(found.crop)
-    return run(NAME, prepare, found)
-
+RECIPE = Recipe(
+    "celeba",
+    f"CelebA from {PARTITION} and {' or '.join(IMAGES)}.",
+    write,
+    {
+        "--crop": {
+            "nargs": 4,
+            "type": int,
+            "default": CROP,
+            "metavar": ("LEFT", "TOP", "WIDTH", "HEIGHT"),
+            "help": f"rectangle that is kept, in pixels (default: {' '.join(map(str, CROP))})",
+        },
+        **MAX_UNPACKED,
+    },
+)
+prepare, main = RECIPE.prepare, RECIPE.main
 
 if __name__ == "__main__":
     sys.exit(main())

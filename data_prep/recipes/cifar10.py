@@ -9,9 +9,7 @@ lie in folders named for the classes; pixels then differ a little from the origi
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,17 +20,17 @@ from data_prep.image_decoding import Shaping
 from data_prep.image_plan import Plan
 from data_prep.image_sources import open_sources
 from data_prep.image_store import write_images
-from data_prep.recipes.command import add_limit, fingerprint, parser, run, write_tables
-from data_prep.recipes.files import existing, find, matching
-from data_prep.recipes.paper import DATA_SETS, differences, require
-from data_prep.shards import Block, require_place
+from data_prep.recipes.files import find, matching
+from data_prep.recipes.jobs import Job
+from data_prep.recipes.paper import DATA_SETS
+from data_prep.recipes.recipe import MAX_UNPACKED, Recipe
+from data_prep.shards import Block
 from data_prep.splits import TEST, TRAIN
 
-NAME = "cifar10"
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 FILES = {TRAIN: tuple(f"data_batch_{k}.bin" for k in range(1, 6)), TEST: ("test_batch.bin",)}
 RECORDS_PER_FILE = 10_000
-_SHAPE = DATA_SETS[NAME].shape
+_SHAPE = DATA_SETS["cifar10"].shape
 _RECORD_BYTES = 1 + 32 * 32 * 3
 
 
@@ -69,26 +67,14 @@ class Records:
         return records[:, 0]
 
 
-def prepare(
-    sources: Sequence[str | os.PathLike[str]],
-    target: str | os.PathLike[str],
-    *,
-    partial: bool = False,
-    max_unpacked: int | None = None,
-    client: Any = None,
-    workers: int | None = None,
-) -> dict[str, int]:
+def write(job: Job, *, max_unpacked: int | None = None) -> dict[str, int]:
     """Write ``train``, ``test`` (N, 32, 32, 3) uint8 and ``train_labels``, ``test_labels`` (N,) uint8.
 
     Parameters
     ----------
-    sources : sequence of path
-        Files, or folders that hold them.
-    target : path
-        The new store, a group.
-    partial : bool
-        Go on where files are missing or counts are not the paper's.
-    max_unpacked, client, workers
+    job : Job
+        Its sources hold the binary version or archives; if both, the binary version is taken.
+    max_unpacked : int, optional
         As in `images_to_zarr`.
 
     Returns
@@ -99,25 +85,19 @@ def prepare(
     Raises
     ------
     ValueError
-        Naming what is missing or differs.
-    FileExistsError, FileNotFoundError
-        When there is something at `target`; when its folder or a source does not exist.
+        Naming what is missing, damaged or differs from the paper.
     """
-    paths, place = existing(sources), Path(target).absolute()
-    require_place(place)
-    archives = [(path, side) for side in (TRAIN, TEST) for path in matching(paths, f"{side}-*.tar")]
-    binary = {name: find(paths, [name]) for side in FILES for name in FILES[side]}
+    archives = [(path, side) for side in (TRAIN, TEST) for path in matching(job.sources, f"{side}-*.tar")]
+    binary = {name: find(job.sources, [name]) for side in FILES for name in FILES[side]}
     if any(binary.values()):
-        return _from_records(binary, place, partial, client, workers)
+        return _write_records(job, binary)
     if not archives:
-        wanted = f"{', '.join(binary)}, or train-*.tar and test-*.tar"
-        raise ValueError(f"{NAME}: nothing of it in {', '.join(map(str, paths))}; expected {wanted}")
-    return _from_archives(archives, place, partial, max_unpacked, client, workers)
+        expected = f"{', '.join(binary)}, or train-*.tar and test-*.tar"
+        raise ValueError(f"{job.name}: nothing of it in {', '.join(map(str, job.sources))}; expected {expected}")
+    return _write_archives(job, archives, max_unpacked)
 
 
-def _from_records(
-    binary: dict[str, Path | None], target: Path, partial: bool, client: Any, workers: int | None
-) -> dict[str, int]:
+def _write_records(job: Job, binary: dict[str, Path | None]) -> dict[str, int]:
     complaints = [f"{name} is missing" for name, path in binary.items() if path is None]
     counts = {name: _count(path) for name, path in binary.items() if path is not None}
     complaints += [
@@ -125,17 +105,15 @@ def _from_records(
         for name, n in counts.items()
         if n != RECORDS_PER_FILE
     ]
-    require(NAME, complaints, partial)
+    job.require(complaints)
     arrays = {}
     for side, names in FILES.items():
-        there = [(path, counts[name]) for name in names if (path := binary[name]) is not None]
-        if not there:
-            raise ValueError(f"{NAME}: no {side} images; expected {', '.join(names)}")
-        arrays[side] = [Records(path, n, False) for path, n in there]
-        arrays[f"{side}_labels"] = [Records(path, n, True) for path, n in there]
-    files = [path for path in binary.values() if path is not None]
-    origin = [NAME, [fingerprint(path) for path in files]]
-    return write_tables(target, arrays, origin, files, client=client, workers=workers)
+        files = [(path, counts[name]) for name in names if (path := binary[name]) is not None]
+        if not files:
+            raise ValueError(f"{job.name}: no {side} images; expected {', '.join(names)}")
+        arrays[side] = [Records(path, n, False) for path, n in files]
+        arrays[f"{side}_labels"] = [Records(path, n, True) for path, n in files]
+    return job.write_tables(arrays, [path for path in binary.values() if path is not None])
 
 
 def _count(path: Path) -> int:
@@ -145,38 +123,24 @@ def _count(path: Path) -> int:
     return n_bytes // _RECORD_BYTES
 
 
-def _from_archives(
-    archives: list[tuple[Path, str]],
-    target: Path,
-    partial: bool,
-    max_unpacked: int | None,
-    client: Any,
-    workers: int | None,
-) -> dict[str, int]:
+def _write_archives(job: Job, archives: list[tuple[Path, str]], max_unpacked: int | None) -> dict[str, int]:
     sources = tuple(open_sources([path for path, _ in archives], max_unpacked))
     sides = tuple(side for _, side in archives)
-    members = dict.fromkeys((TRAIN, TEST), 0)
+    n_members = dict.fromkeys((TRAIN, TEST), 0)
     for source, side in zip(sources, sides, strict=True):
-        members[side] += sum(1 for _ in source.entries())
-    require(NAME, differences(NAME, members), partial)
+        n_members[side] += sum(1 for _ in source.entries())
+    job.require_counts(n_members)
     plan = Plan(sources, Shaping(), sides=sides, classes=CLASSES, shape=_SHAPE)
-    report = write_images(
-        plan,
-        target,
-        client=client,
-        workers=workers,
-        accept=lambda rows: require(NAME, differences(NAME, rows), partial),
-    )
-    return report.rows
+    return write_images(plan, job.target, client=job.client, workers=job.workers, accept=job.require_counts).rows
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command."""
-    expects = "CIFAR-10 from data_batch_*.bin and test_batch.bin, or from train-*.tar and test-*.tar."
-    options = parser(NAME, expects)
-    add_limit(options)
-    return run(NAME, prepare, options.parse_args(arguments))
-
+RECIPE = Recipe(
+    "cifar10",
+    "CIFAR-10 from data_batch_*.bin and test_batch.bin, or from train-*.tar and test-*.tar.",
+    write,
+    MAX_UNPACKED,
+)
+prepare, main = RECIPE.prepare, RECIPE.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,26 +9,24 @@ function of `seed`, side and row number.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from data_prep.recipes.command import fingerprint, parser, run, write_tables
-from data_prep.recipes.files import existing, find_all
+from data_prep.recipes.files import find_all
 from data_prep.recipes.idx import IdxTable
+from data_prep.recipes.jobs import Job
 from data_prep.recipes.noise import standard_normal
-from data_prep.recipes.paper import DATA_SETS, differences, require
-from data_prep.shards import Block, Table, require_place
+from data_prep.recipes.paper import DATA_SETS
+from data_prep.recipes.recipe import Recipe
+from data_prep.shards import Block, Table
 from data_prep.splits import TEST, TRAIN
 
-NAME = "emnist"
 _KINDS = ("images-idx3", "labels-idx1")
-_SHAPE = DATA_SETS[NAME].shape
+_SHAPE = DATA_SETS["emnist"].shape
 
 
 @dataclass(frozen=True)
@@ -59,32 +57,17 @@ class NoisyImages:
         return upright + (self.scale * noise).astype(np.float32).reshape(upright.shape)
 
 
-def prepare(
-    sources: Sequence[str | os.PathLike[str]],
-    target: str | os.PathLike[str],
-    *,
-    noise: float = 1.0,
-    seed: int = 0,
-    partial: bool = False,
-    client: Any = None,
-    workers: int | None = None,
-) -> dict[str, int]:
+def write(job: Job, *, noise: float = 1.0, seed: int = 0) -> dict[str, int]:
     """Write ``train``, ``test`` (N, 28, 28, 1) float32 and ``train_labels``, ``test_labels`` (N,) uint8.
 
     Parameters
     ----------
-    sources : sequence of path
-        Files, or folders that hold them.
-    target : path
-        The new store, a group.
+    job : Job
+        Its sources hold all four files; `partial` accepts other counts only.
     noise : float
-        Standard deviation, in grey levels of 0 to 255.
+        Standard deviation of the noise, in grey levels of 0 to 255.
     seed : int
-        Of the noise; at least 0 and below 2**64.
-    partial : bool
-        Go on where counts are not the paper's. All four files are needed in any case.
-    client, workers
-        As in `images_to_zarr`.
+        Seed of the noise; at least 0 and below 2**64.
 
     Returns
     -------
@@ -94,19 +77,16 @@ def prepare(
     Raises
     ------
     ValueError
-        Naming an argument out of range, and what is missing, damaged or differs.
-    FileExistsError, FileNotFoundError
-        When there is something at `target`; when its folder or a source does not exist.
+        If an argument is out of range; naming what is missing, damaged or differs from the paper.
     """
     if not 0 <= noise < float("inf"):
         raise ValueError(f"noise must be a finite number of at least 0, got {noise}")
     if not 0 <= seed < 2**64:
         raise ValueError(f"seed must be an integer of at least 0 and below 2**64, got {seed}")
-    paths, place = existing(sources), Path(target).absolute()
-    require_place(place)
     keys = [(side, kind) for side in (TRAIN, TEST) for kind in _KINDS]
     names = [f"emnist-byclass-{side}-{kind}-ubyte" for side, kind in keys]
-    files = dict(zip(keys, find_all(NAME, paths, [(name, f"{name}.gz") for name in names]), strict=True))
+    paths = find_all(job.name, job.sources, [(name, f"{name}.gz") for name in names])
+    files = dict(zip(keys, paths, strict=True))
     arrays: dict[str, list[Table]] = {}
     for stream, side in enumerate((TRAIN, TEST)):
         images, labels = (_open(files[side, kind], kind) for kind in _KINDS)
@@ -116,9 +96,8 @@ def prepare(
             )
         arrays[side] = [NoisyImages(images, noise, seed, stream)]
         arrays[f"{side}_labels"] = [labels]
-    require(NAME, differences(NAME, {side: arrays[side][0].shape[0] for side in (TRAIN, TEST)}), partial)
-    origin = [NAME, [fingerprint(path) for path in files.values()], noise, seed]
-    return write_tables(place, arrays, origin, list(files.values()), client=client, workers=workers)
+    job.require_counts({side: arrays[side][0].shape[0] for side in (TRAIN, TEST)})
+    return job.write_tables(arrays, paths, [noise, seed])
 
 
 def _open(path: Path, kind: str) -> IdxTable:
@@ -128,13 +107,16 @@ def _open(path: Path, kind: str) -> IdxTable:
     return table
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command."""
-    options = parser(NAME, "EMNIST from the four idx files of the split byclass.")
-    options.add_argument("--noise", type=float, default=1.0, help="its standard deviation in grey levels (default: 1)")
-    options.add_argument("--seed", type=int, default=0, help="of the noise (default: 0)")
-    return run(NAME, prepare, options.parse_args(arguments))
-
+RECIPE = Recipe(
+    "emnist",
+    "EMNIST from the four idx files of the split byclass.",
+    write,
+    {
+        "--noise": {"type": float, "default": 1.0, "help": "standard deviation in grey levels (default: 1)"},
+        "--seed": {"type": int, "default": 0, "help": "seed of the noise (default: 0)"},
+    },
+)
+prepare, main = RECIPE.prepare, RECIPE.main
 
 if __name__ == "__main__":
     sys.exit(main())

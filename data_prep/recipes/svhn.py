@@ -15,48 +15,34 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from data_prep.builds import begin, in_work, require_unchanged
-from data_prep.recipes.command import fingerprint, outlines_of, parser, run
-from data_prep.recipes.files import existing, find
-from data_prep.recipes.paper import DATA_SETS, differences, require
-from data_prep.shards import Block, RawTable, require_place, write_store
+from data_prep.recipes.files import find
+from data_prep.recipes.jobs import Job, outlines_of
+from data_prep.recipes.paper import DATA_SETS
+from data_prep.recipes.recipe import Recipe
+from data_prep.shards import Block, RawTable, write_store
 from data_prep.source_files import damage_named, file_fingerprint, place_named
 from data_prep.splits import TEST, TRAIN
 
-NAME = "svhn"
 FILES = {TRAIN: ("train_32x32.mat", "extra_32x32.mat"), TEST: ("test_32x32.mat",)}
-_SHAPE = DATA_SETS[NAME].shape
+_SHAPE = DATA_SETS["svhn"].shape
 _UINT8 = np.dtype(np.uint8)
 _ROWS_AT_A_TIME = 4096
 _MOST_COMPRESSED = 1032  # of deflate
 
 
-def prepare(
-    sources: Sequence[str | os.PathLike[str]],
-    target: str | os.PathLike[str],
-    *,
-    partial: bool = False,
-    client: Any = None,
-    workers: int | None = None,
-) -> dict[str, int]:
+def write(job: Job) -> dict[str, int]:
     """Write ``train``, ``test`` (N, 32, 32, 3) uint8 and ``train_labels``, ``test_labels`` (N,) uint8.
 
     Parameters
     ----------
-    sources : sequence of path
-        Files, or folders that hold them.
-    target : path
-        The new store, a group.
-    partial : bool
-        Go on where files are missing or counts are not the paper's.
-    client, workers
-        As in `images_to_zarr`.
+    job : Job
+        Its sources hold the three files.
 
     Returns
     -------
@@ -66,38 +52,40 @@ def prepare(
     Raises
     ------
     ImportError
-        When SciPy is not installed.
+        If SciPy is not installed.
     ValueError
-        Naming what is missing, damaged or differs.
-    FileExistsError, FileNotFoundError
-        When there is something at `target`; when its folder or a source does not exist.
+        Naming what is missing, damaged or differs from the paper.
     """
     _scipy_io()
-    paths, place = existing(sources), Path(target).absolute()
-    require_place(place)
-    files = {name: find(paths, [name]) for names in FILES.values() for name in names}
-    require(NAME, [f"{name} is missing" for name, path in files.items() if path is None], partial)
-    there = {side: [path for name in names if (path := files[name]) is not None] for side, names in FILES.items()}
-    for side, found in there.items():
-        if not found:
-            raise ValueError(f"{NAME}: no {side} images; expected {', '.join(FILES[side])}")
-    counts = {path: _count(path) for found in there.values() for path in found}
-    require(NAME, differences(NAME, {side: sum(counts[p] for p in found) for side, found in there.items()}), partial)
-    read = list(counts)
-    origin, prints = [NAME, [fingerprint(path) for path in read]], [file_fingerprint(path) for path in read]
-    with in_work(place) as work:
-        begin(work, prints, origin)
+    by_side = _find(job)
+    counts = {path: _count(path) for paths in by_side.values() for path in paths}
+    job.require_counts({side: sum(counts[path] for path in paths) for side, paths in by_side.items()})
+    files = list(counts)
+    origin, fingerprints = job.origin(files), [file_fingerprint(path) for path in files]
+    with in_work(job.target) as folder:
+        begin(folder, fingerprints, origin)
         arrays: dict[str, list[RawTable]] = {}
-        for side, found in there.items():
-            unpacked = [_unpacked(path, counts[path], work) for path in found]
-            arrays[side] = [rows for rows, _ in unpacked]
+        for side, paths in by_side.items():
+            unpacked = [_unpacked(path, counts[path], folder) for path in paths]
+            arrays[side] = [images for images, _ in unpacked]
             arrays[f"{side}_labels"] = [labels for _, labels in unpacked]
         attributes = {"sources": json.dumps(origin)}
-        write_store(work / "store", outlines_of(arrays), attributes, client=client, workers=workers)
-        require_unchanged(prints, [file_fingerprint(path) for path in read])
-        os.rename(work / "store", place)
-        shutil.rmtree(work)
-    return {side: sum(rows.shape[0] for rows in arrays[side]) for side in (TRAIN, TEST)}
+        write_store(folder / "store", outlines_of(arrays), attributes, client=job.client, workers=job.workers)
+        require_unchanged(fingerprints, [file_fingerprint(path) for path in files])
+        os.rename(folder / "store", job.target)
+        shutil.rmtree(folder)
+    return {side: sum(images.shape[0] for images in arrays[side]) for side in (TRAIN, TEST)}
+
+
+def _find(job: Job) -> dict[str, list[Path]]:
+    """Files per side; all of them, unless the job is `partial`."""
+    files = {name: find(job.sources, [name]) for names in FILES.values() for name in names}
+    job.require([f"{name} is missing" for name, path in files.items() if path is None])
+    by_side = {side: [path for name in names if (path := files[name]) is not None] for side, names in FILES.items()}
+    for side, paths in by_side.items():
+        if not paths:
+            raise ValueError(f"{job.name}: no {side} images; expected {', '.join(FILES[side])}")
+    return by_side
 
 
 def _scipy_io() -> Any:
@@ -126,12 +114,12 @@ def _unpacked(path: Path, n_rows: int, folder: Path) -> tuple[RawTable, RawTable
     images = RawTable(folder / f"{path.name}.rows", (n_rows, *_SHAPE), _UINT8)
     labels = RawTable(folder / f"{path.name}.labels", (n_rows,), _UINT8)
     if not images.path.is_file():
-        _write(images.path, _load(path, "X").transpose(3, 0, 1, 2))
+        _write_rows(images.path, _load(path, "X").transpose(3, 0, 1, 2))
     if not labels.path.is_file():
         digits = _load(path, "y").reshape(-1)
         if digits.min() < 1 or digits.max() > 10:
             raise ValueError(f"{path} has labels from {digits.min()} to {digits.max()}, expected 1 to 10")
-        _write(labels.path, digits % 10)
+        _write_rows(labels.path, digits % 10)
     return images, labels
 
 
@@ -141,7 +129,7 @@ def _load(path: Path, variable: str) -> Block:
     return array
 
 
-def _write(path: Path, rows: Block) -> None:
+def _write_rows(path: Path, rows: Block) -> None:
     """Write rows in blocks, as a whole copy in this order would take the memory once more."""
     unfinished = path.with_name(path.name + ".tmp")
     with place_named(unfinished), unfinished.open("wb") as file:
@@ -150,11 +138,8 @@ def _write(path: Path, rows: Block) -> None:
     os.replace(unfinished, path)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command."""
-    expects = "SVHN from train_32x32.mat, extra_32x32.mat and test_32x32.mat."
-    return run(NAME, prepare, parser(NAME, expects).parse_args(arguments))
-
+RECIPE = Recipe("svhn", "SVHN from train_32x32.mat, extra_32x32.mat and test_32x32.mat.", write)
+prepare, main = RECIPE.prepare, RECIPE.main
 
 if __name__ == "__main__":
     sys.exit(main())

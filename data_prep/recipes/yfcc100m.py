@@ -11,54 +11,41 @@ differs as well. Counts are compared, and nothing is refused for them.
 from __future__ import annotations
 
 import logging
-import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from data_prep.image_decoding import Shaping
 from data_prep.image_plan import Plan
 from data_prep.image_sources import FileList, Source, open_sources
 from data_prep.image_store import write_images
-from data_prep.recipes.command import add_limit, parser, run
-from data_prep.recipes.files import existing
+from data_prep.recipes.jobs import Job
 from data_prep.recipes.paper import DATA_SETS, differences, require
-from data_prep.shards import require_apart, require_place
+from data_prep.recipes.recipe import MAX_UNPACKED, Recipe
+from data_prep.shards import require_apart
 from data_prep.splits import HashSplit
 
 logger = logging.getLogger(__name__)
 
-NAME = "yfcc100m"
 BESIDE_IMAGES = (".json", ".txt", ".cls")
 """Endings of members that WebDataset puts beside an image."""
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
 
 
-def prepare(
-    sources: Sequence[str | os.PathLike[str]],
-    target: str | os.PathLike[str],
-    *,
-    test_share: float = 0.05,
-    seed: int = 0,
-    partial: bool = True,
-    max_unpacked: int | None = None,
-    client: Any = None,
-    workers: int | None = None,
+def write(
+    job: Job, *, test_share: float = 0.05, seed: int = 0, max_unpacked: int | None = None
 ) -> dict[str, int]:
     """Write ``train`` and ``test`` (N, 32, 32, 3) uint8.
 
     Parameters
     ----------
-    sources : sequence of path
-        Archives, folders, and texts that name archives or images.
-    target : path
-        The new store, a group.
-    test_share, seed
-        As in `images_to_zarr`.
-    partial : bool
-        Without effect: counts are compared only.
-    max_unpacked, client, workers
+    job : Job
+        Its sources are archives, folders, and texts that name archives or images. `partial` has no effect: counts that
+        differ from the paper's are always accepted, with a warning.
+    test_share : float
+        Probability that an image is drawn for ``test``.
+    seed : int
+        Seed of the split.
+    max_unpacked : int, optional
         As in `images_to_zarr`.
 
     Returns
@@ -69,19 +56,17 @@ def prepare(
     Raises
     ------
     ValueError
-        When an argument is out of range, an archive is damaged or no image can be read.
-    FileExistsError, FileNotFoundError
-        When there is something at `target`; when its folder, a source or an archive in a text does not exist.
+        If an argument is out of range, an archive is damaged or no image can be read.
+    FileNotFoundError
+        If an archive that a text names does not exist.
     """
     split = HashSplit(test_share, seed)
-    paths, place = existing(sources), Path(target).absolute()
-    require_place(place)
-    require_apart(place, paths)
-    opened = tuple(source for path in paths for source in _open(path, max_unpacked))
-    plan = Plan(opened, Shaping(DATA_SETS[NAME].shape[:2], 3), split=split, ignored=BESIDE_IMAGES)
-    report = write_images(plan, place, client=client, workers=workers)
+    require_apart(job.target, job.sources)
+    sources = tuple(source for path in job.sources for source in _open(path, max_unpacked))
+    plan = Plan(sources, Shaping(DATA_SETS[job.name].shape[:2], 3), split=split, ignored=BESIDE_IMAGES)
+    report = write_images(plan, job.target, client=job.client, workers=job.workers)
     logger.info("%d images were skipped", report.n_skipped)
-    require(NAME, differences(NAME, report.rows), partial=True)
+    require(job.name, differences(job.name, report.rows), partial=True)
     return report.rows
 
 
@@ -102,14 +87,17 @@ def _open(path: Path, max_unpacked: int | None) -> list[Source]:
     return open_sources([path.parent / line for line in lines], max_unpacked)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command."""
-    options = parser(NAME, "YFCC100M from archives, folders, and texts that name archives or images.")
-    options.add_argument("--test-share", type=float, default=0.05, help="of the test split (default: 0.05)")
-    options.add_argument("--seed", type=int, default=0, help="of the test split (default: 0)")
-    add_limit(options)
-    return run(NAME, prepare, options.parse_args(arguments))
-
+RECIPE = Recipe(
+    "yfcc100m",
+    "YFCC100M from archives, folders, and texts that name archives or images.",
+    write,
+    {
+        "--test-share": {"type": float, "default": 0.05, "help": "share of the test split (default: 0.05)"},
+        "--seed": {"type": int, "default": 0, "help": "seed of the test split (default: 0)"},
+        **MAX_UNPACKED,
+    },
+)
+prepare, main = RECIPE.prepare, RECIPE.main
 
 if __name__ == "__main__":
     sys.exit(main())
