@@ -1,4 +1,4 @@
-"""Clusters that all tests share: starting processes and compiling kernels once is most of the cost of a test."""
+"""Clusters and an object store that all tests share: starting processes and compiling kernels is most of their cost."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from tests.clusters import local_cluster
+from tests.objects import environment_of, make_bucket, object_server
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +33,17 @@ def in_process() -> Iterator[Client]:
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[int]:
+    """The port of an S3 server."""
+    with object_server() as port:
+        yield port
+
+
+@pytest.fixture
+def bucket(server: int) -> Iterator[str]:
+    """The URL of a new bucket, which this process and those that it starts can open."""
+    with environment_of(server):
+        yield make_bucket(server)

@@ -1,4 +1,4 @@
-"""Files of kept runs as tests change them."""
+"""Kept runs: how tests resume them and change their files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from distributed import Client
+
+from vmfa_dask import Fit, fit_distributed
 from vmfa_dask.store.strict import sealed
 
 Change = Callable[[dict[str, Any]], Any]
@@ -32,3 +35,17 @@ def as_format_1(run: Path, edit: Change = lambda known: None) -> None:
         change(path, lambda values: [values.pop(name, None) for name in ("checksum", "versions", "run")])
     change(run / "run.json", lambda values: values["format"].update(version=1))
     change(run / "run.json", edit)
+
+
+def resume(data: Any, client: Client, run: str, **options: Any) -> tuple[Fit, list[int]]:
+    """Resume a run on a cluster; returns the numbers of the passes that were left to do as well."""
+    passes: list[int] = []
+    fit = fit_distributed(
+        data,
+        client=client,
+        run=run,
+        resume="require",
+        progress=lambda record: passes.append(record.iteration),
+        **options,
+    )
+    return fit, passes

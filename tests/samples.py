@@ -75,6 +75,11 @@ def exact_start(mixture: Mixture, n_rows: int) -> Start:
     )
 
 
+def fixed_passes(n_components: int, n_factors: int, **settings: Any) -> dict[str, Any]:
+    """Settings of a run that ends by its numbers of passes, whatever it gains in them."""
+    return {"n_components": n_components, "n_factors": n_factors, "tol": 0.0, "warmup_tol": 0.0, **settings}
+
+
 def write_store(path: Path | str, rows: NDArray[Any], chunks: tuple[int, ...] | int, **options: Any) -> str:
     """Rows as a Zarr array, every chunk stored; `chunks` is a shape or a number of rows."""
     options = {"config": {"write_empty_chunks": True}, **options}

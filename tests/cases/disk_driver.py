@@ -12,18 +12,10 @@ import os
 import sys
 from typing import Any
 
-from tests.samples import parameters
+from tests.samples import fixed_passes, parameters
 from vmfa_dask import IterationRecord, fit_local
 
-OPTIONS: dict[str, Any] = {
-    "n_components": 20,
-    "n_factors": 5,
-    "n_groups": 2,
-    "max_warmup_iter": 2,
-    "max_iter": 6,
-    "tol": 0.0,
-    "warmup_tol": 0.0,
-}
+OPTIONS = fixed_passes(20, 5, n_groups=2, max_warmup_iter=2, max_iter=6)
 FULL_FROM = 4
 
 

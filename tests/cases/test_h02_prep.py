@@ -120,7 +120,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
 def test_a_folder_in_the_place_of_the_store_in_work_is_kept(tmp_path: Path) -> None:
     source, target = write_rows(tmp_path, "a", "npy", ROWS), tmp_path / "x.zarr"
     write_folder(tmp_path / "x.zarr.partial", {"thesis.tex": b"text"})
-    with pytest.raises(ValueError, match="is in the way, and not of this command"):
+    with pytest.raises(ValueError, match="is in the way and was not made by this command"):
         arrays_to_zarr([source], target)
     assert (tmp_path / "x.zarr.partial/thesis.tex").read_bytes() == b"text"
 

@@ -199,7 +199,7 @@ def test_a_second_process_on_one_target(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(builds, "WAIT_SECONDS", 0.1)
     with in_work(target):
         for call, path in ((arrays_to_zarr, source), (images_to_zarr, images)):
-            with pytest.raises(FileExistsError, match=r"x\.zarr is being written by another process; wait for its end"):
+            with pytest.raises(FileExistsError, match=r"x\.zarr is being written by another process; wait until"):
                 call([path], target)
     assert not list(tmp_path.glob("x.zarr*"))
     assert arrays_to_zarr([source], target) == 60
@@ -211,7 +211,7 @@ def test_a_damaged_record_of_a_store_in_work(tmp_path: Path) -> None:
     for content in (b"{", b"\xff", b"[]", b"[" * 100_000, b""):
         for name, call, path in (("build.json", arrays_to_zarr, source), ("plan.json", images_to_zarr, images)):
             write_folder(tmp_path / "x.zarr.partial", {name: content})
-            with pytest.raises(ValueError, match=rf"{name} is damaged.*; remove .*x\.zarr\.partial to begin anew"):
+            with pytest.raises(ValueError, match=rf"{name} is damaged.*; remove .*x\.zarr\.partial to start over"):
                 call([path], target)
             (tmp_path / "x.zarr.partial" / name).unlink()
 
@@ -242,4 +242,4 @@ def test_a_lack_of_memory_is_one_line_of_the_command(
 
     monkeypatch.setattr(npy_tables, "_require_size", fail)
     assert main([str(write_rows(tmp_path, "a", "npy", ROWS)), str(tmp_path / "x.zarr")]) == 1
-    assert capsys.readouterr().err.splitlines()[-1].startswith("error: memory is short")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: out of memory")

@@ -11,7 +11,7 @@ from distributed import Client
 
 from data_prep.arrays_to_zarr import arrays_to_zarr, main
 from tests.data_prep.image_files import files_below
-from tests.data_prep.table_files import FORMATS, stored, write_rows
+from tests.data_prep.table_files import FORMATS, disk_full_after, stored, write_rows
 
 ROWS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
 
@@ -98,18 +98,8 @@ def test_an_interrupted_call_goes_on_and_another_part_is_noticed(
     monkeypatch.setattr(shards, "CHUNKS_PER_SHARD", 1)
     folder = parts(tmp_path / "in", ["a/0", "a/1", "b/0"])
     arrays_to_zarr([folder], tmp_path / "whole.zarr")
-    real, written = shards.write_shard, []
-
-    def write(shard: shards.Shard) -> None:
-        if len(written) == 2:
-            raise OSError("the disk is full")
-        written.append(shard.start)
-        real(shard)
-
-    monkeypatch.setattr(shards, "write_shard", write)
-    with pytest.raises(OSError, match="the disk is full"):
+    with disk_full_after(2), pytest.raises(OSError, match="the disk is full"):
         arrays_to_zarr([folder], tmp_path / "x.zarr", workers=1)
-    monkeypatch.setattr(shards, "write_shard", real)
     extra = write_rows(folder, "c", "parquet", ROWS[:5])
     with pytest.raises(ValueError, match="begun from other sources"):
         arrays_to_zarr([folder], tmp_path / "x.zarr")

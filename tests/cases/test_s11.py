@@ -11,7 +11,7 @@ import pytest
 import xarray
 import zarr
 
-from tests.objects import environment_of, failing_proxy, make_bucket, object_server
+from tests.objects import environment_of, failing_proxy
 from tests.samples import draw, make_mixture, parameters
 from vmfa_dask import MixtureModel
 from vmfa_dask.store import models, objects
@@ -19,18 +19,6 @@ from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.store.places import locate, place_at
 
 OLD, NEW = (MixtureModel.of(make_mixture(c, 5, 1, dtype="float32")) for c in (2, 4))
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[int]:
-    with object_server() as port:
-        yield port
-
-
-@pytest.fixture
-def bucket(server: int) -> Iterator[str]:
-    with environment_of(server):
-        yield make_bucket(server)
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,10 @@ import pytest
 from distributed import Client
 
 from tests.clusters import local_cluster
+from tests.programs import ROOT, run_python
 from tests.samples import draw, make_mixture, parameters
 from vmfa_dask import fit_distributed
 
-ROOT = Path(__file__).parents[2]
 ROWS = draw(make_mixture(4, 6, 3), 600, dtype="float32")
 # The fewest kernels: no factors, no chains.
 OPTIONS: dict[str, Any] = {
@@ -71,21 +69,6 @@ def test_workers_that_start_together(tmp_path: Path) -> None:
     assert parameters(warm.model) == parameters(cold.model)
 
 
-def run(program: str, folder: Path, **environment: str) -> str:
-    """What a program prints that runs in a process of its own with the package in `folder`."""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **environment, "PYTHONPATH": str(folder)},
-        cwd=folder,
-        text=True,
-        capture_output=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_a_cache_folder_that_cannot_be_made(tmp_path: Path) -> None:
     # A path below a file: permission bits would not stop a superuser.
     (tmp_path / "file").touch()
@@ -97,7 +80,7 @@ from vmfa_dask import fit_local
 rows = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32)
 print(len(fit_local(rows, n_components=3, n_factors=3, max_iter=2, max_warmup_iter=1).history))
 """
-    assert int(run(program, ROOT, NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"))) >= 2
+    assert int(run_python("-c", program, NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache")).stdout) >= 2
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -116,5 +99,6 @@ vmfa_dask.kernels.random.uniforms(0, 1, 0, 0, numbers)
 print(vmfa_dask.__file__, ((0 <= numbers) & (numbers < 1)).all())
 """
     nowhere = str(tmp_path / "vmfa_dask" / "__init__.py" / "cache")
-    output = run(program, tmp_path, NUMBA_CACHE_DIR=nowhere, HOME=nowhere, XDG_CACHE_HOME=nowhere)
+    environment = dict.fromkeys(("NUMBA_CACHE_DIR", "HOME", "XDG_CACHE_HOME"), nowhere)
+    output = run_python("-c", program, folder=tmp_path, **environment).stdout
     assert output.split() == [str(tmp_path / "vmfa_dask" / "__init__.py"), "True"]

@@ -12,7 +12,8 @@ from distributed import Client
 
 from tests.chaos.driver import OPTIONS, digest, make_store
 from tests.chaos.processes import Driver
-from vmfa_dask import fit_distributed, fit_local
+from tests.kept import resume
+from vmfa_dask import fit_local
 
 
 def wait_until_idle(client: Client, seconds: float) -> list[str]:
@@ -48,14 +49,6 @@ def test_an_interrupted_run_leaves_the_cluster_idle_and_goes_on(processes: Clien
             )[1]
         )
         assert last >= 3
-        passes: list[int] = []
-        fit = fit_distributed(
-            store,
-            client=processes,
-            run=run,
-            resume="require",
-            progress=lambda record: passes.append(record.iteration),
-            **OPTIONS,
-        )
+        fit, passes = resume(store, processes, run, **OPTIONS)
         assert passes[0] in (last + 1, last + 2)  # the signal may come when a pass is kept, and not told of yet
         assert digest(fit.model) == digest(fit_local(store, **OPTIONS).model)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +13,9 @@ import pytest
 from distributed import Client
 
 from tests.clusters import local_cluster
+from tests.programs import run_python
 from tests.samples import draw, make_mixture
 from vmfa_dask import fit_distributed
-
-ROOT = Path(__file__).parents[2]
 
 
 def describe_logging() -> dict[str, list[Any]]:
@@ -91,16 +87,7 @@ def assert_unchanged(before: dict[str, list[Any]], after: dict[str, list[Any]]) 
 
 
 def test_a_service_that_logs_everything(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SERVICE, str(tmp_path / "found.json")],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=ROOT,
-        text=True,
-        capture_output=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_python("-c", SERVICE, str(tmp_path / "found.json"))
     before, after, lengths = json.loads((tmp_path / "found.json").read_text())
     assert not any(name.startswith("vmfa_dask.") for name in before)
     assert_unchanged(before, after)

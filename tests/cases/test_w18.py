@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
-import os
 import pickle
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +14,10 @@ import pytest
 from distributed import Client
 
 from tests.clusters import local_cluster
+from tests.programs import run_python
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import Fit, MixtureModel, fit_distributed
 
-ROOT = Path(__file__).parents[2]
 ROWS = draw(make_mixture(8, 120, 3), 1500, dtype="float32").reshape(-1, 4, 30)
 
 # Opens a model where Dask cannot be imported.
@@ -120,16 +117,7 @@ def test_a_process_without_dask(fitted: Fitted, tmp_path: Path) -> None:
     np.save(rows, ROWS)
     fitted.fit.model.save(saved)
     Path(pickled).write_bytes(pickle.dumps(fitted.fit.model))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", LAPTOP, rows, saved, pickled, found],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=ROOT,
-        text=True,
-        capture_output=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_python("-W", "error", "-c", LAPTOP, rows, saved, pickled, found)
     values = np.load(found)
     for name in ("saved", "pickled"):
         np.testing.assert_array_equal(values[f"{name}_score_samples"], fitted.scores)

@@ -10,6 +10,7 @@ import pytest
 from distributed import Client
 
 from tests.flaky import FlakyFileSystem
+from tests.kept import resume
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_distributed, fit_local
 from vmfa_dask.store import watched
@@ -75,14 +76,6 @@ def test_a_chunk_that_breaks_during_a_run_stops_it_and_is_named(
     assert passes[-1] == 3
     assert len(processes.scheduler_info()["workers"]) == 2
     chunk.write_bytes(whole)
-    seen: list[int] = []
-    fit = fit_distributed(
-        path,
-        client=processes,
-        run=run,
-        resume="require",
-        progress=lambda record: seen.append(record.iteration),
-        **OPTIONS,
-    )
+    fit, seen = resume(path, processes, run, **OPTIONS)
     assert seen[0] == 4
     assert parameters(fit.model) == parameters(fit_local(path, **OPTIONS).model)

@@ -9,19 +9,10 @@ import pytest
 from distributed import Client
 from numpy.typing import NDArray
 
-from tests.samples import draw, make_mixture, parameters, write_store
+from tests.samples import draw, fixed_passes, make_mixture, parameters, write_store
 from vmfa_dask import fit_distributed, fit_local
 
-OPTIONS: dict[str, Any] = {
-    "n_components": 20,
-    "n_factors": 3,
-    "max_warmup_iter": 2,
-    "max_iter": 3,
-    "tol": 0.0,
-    "warmup_tol": 0.0,
-    "n_groups": 8,
-    "cache_bytes": 0,
-}
+OPTIONS = fixed_passes(20, 3, max_warmup_iter=2, max_iter=3, n_groups=8, cache_bytes=0)
 LAYOUTS: dict[str, dict[str, Any]] = {
     "shards": {"chunks": (256, 64), "shards": (8192, 64)},
     "compressed shards": {"chunks": (256, 64), "shards": (8192, 64), "compressors": "auto"},

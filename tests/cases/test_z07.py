@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ from distributed import Client
 from zarr.storage import ZipStore
 
 from tests.clusters import local_cluster
+from tests.programs import run_python
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_distributed, fit_local
 
@@ -52,12 +50,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_workers_made_after_the_driver_has_read(store: str, tmp_path: Path, method: str) -> None:
     script = tmp_path / "driver.py"
     script.write_text(DRIVER)
-    command = [sys.executable, str(script), method, store]
-    root = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=SECONDS, check=False, env={**os.environ, "PYTHONPATH": root}
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_python(str(script), method, store, timeout=SECONDS)
     expected = hashlib.sha256(parameters(fit_local(store, **OPTIONS).model)).hexdigest()
     assert done.stdout.split()[-1] == expected
 

@@ -13,19 +13,11 @@ from typing import Any
 
 from distributed import Client
 
-from tests.samples import draw, make_mixture, parameters, write_store
+from tests.samples import draw, fixed_passes, make_mixture, parameters, write_store
 from vmfa_dask import IterationRecord, MixtureModel, SchedulerLost, fit_distributed
 
 # Some fifteen passes of a tenth of a second on two cores, in twelve groups: kills meet every kind of task.
-OPTIONS: dict[str, Any] = {
-    "n_components": 40,
-    "n_factors": 3,
-    "n_groups": 12,
-    "max_warmup_iter": 4,
-    "max_iter": 10,
-    "tol": 0.0,
-    "warmup_tol": 0.0,
-}
+OPTIONS = fixed_passes(40, 3, n_groups=12, max_warmup_iter=4, max_iter=10)
 SCHEDULER_LOST = 3
 
 

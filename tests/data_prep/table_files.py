@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import zarr
+
+from data_prep import shards
 
 FORMATS = ("npy", "h5", "parquet", "lists")
 
@@ -32,6 +37,23 @@ def write_rows(folder: Path, name: str, file_format: str, rows: npt.NDArray[Any]
             columns = {"v": pa.ListArray.from_arrays(offsets, pa.array(native.ravel()))}
         pq.write_table(pa.table(columns), path, row_group_size=7)
     return path
+
+
+@contextmanager
+def disk_full_after(n_shards: int) -> Iterator[list[shards.Shard]]:
+    """Let writing fail after so many shards; yields those that were written."""
+    written: list[shards.Shard] = []
+    write_shard = shards.write_shard
+
+    def write(shard: shards.Shard) -> None:
+        if len(written) == n_shards:
+            raise OSError("the disk is full")
+        written.append(shard)
+        write_shard(shard)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shards, "write_shard", write)
+        yield written
 
 
 def stored(path: Path) -> npt.NDArray[Any]:

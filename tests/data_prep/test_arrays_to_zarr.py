@@ -17,6 +17,7 @@ from data_prep import shards, splits
 from data_prep.arrays_to_zarr import arrays_to_zarr, main
 from data_prep.splits import HashSplit
 from tests.data_prep.image_files import files_below
+from tests.data_prep.table_files import disk_full_after, stored
 from vmfa_dask import fit_local
 
 ROWS = np.random.default_rng(0).normal(10, 3, (1000, 12)).astype(np.float32)
@@ -53,10 +54,6 @@ def lists(rows: np.ndarray, fixed: bool) -> pa.Array:
     return pa.ListArray.from_arrays(np.arange(len(rows) + 1) * rows.shape[1], values)
 
 
-def stored(path: Path) -> np.ndarray:
-    return np.asarray(zarr.open_array(path, mode="r")[:])
-
-
 @pytest.mark.usefixtures("small_shards")
 def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path) -> None:
     sources = [
@@ -77,25 +74,15 @@ def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small_shards")
 @pytest.mark.parametrize("compress", [False, True])
-def test_an_interrupted_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: bool) -> None:
-    source, target, real = npy(tmp_path / "a.npy", ROWS), tmp_path / "x.zarr", shards.write_shard
-    written: list[int] = []
-
-    def write(shard: shards.Shard) -> None:
-        if len(written) == 7:
-            raise OSError("the disk is full")
-        written.append(shard.start)
-        real(shard)
-
-    monkeypatch.setattr(shards, "write_shard", write)
-    with pytest.raises(OSError, match="the disk is full"):
+def test_an_interrupted_call_goes_on(tmp_path: Path, compress: bool) -> None:
+    source, target = npy(tmp_path / "a.npy", ROWS), tmp_path / "x.zarr"
+    with disk_full_after(7) as first, pytest.raises(OSError, match="the disk is full"):
         arrays_to_zarr([source], target, workers=1, compress=compress)
     assert not target.exists()
-    first, written[:] = set(written), []
-    monkeypatch.setattr(shards, "write_shard", lambda shard: (written.append(shard.start), real(shard)))
-    assert arrays_to_zarr([source], target, workers=2, compress=compress) == 1000
+    with disk_full_after(1000) as later:
+        assert arrays_to_zarr([source], target, workers=2, compress=compress) == 1000
     assert len(first) == 7
-    assert first.isdisjoint(written)
+    assert {shard.start for shard in first}.isdisjoint(shard.start for shard in later)
     np.testing.assert_array_equal(stored(target), ROWS)
 
 

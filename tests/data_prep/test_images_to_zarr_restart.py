@@ -156,7 +156,7 @@ def test_a_partial_store_of_another_call_is_refused(tmp_path: Path, sources: lis
 
 def test_what_lies_where_the_partial_store_would_is_kept(tmp_path: Path, sources: list[Path]) -> None:
     write_folder(tmp_path / "x.zarr.partial", {"thesis.tex": b"text"})
-    with pytest.raises(ValueError, match=r"x\.zarr\.partial is in the way, and not of this command"):
+    with pytest.raises(ValueError, match=r"x\.zarr\.partial is in the way and was not made by this command"):
         images_to_zarr(sources, tmp_path / "x.zarr")
     assert (tmp_path / "x.zarr.partial/thesis.tex").read_bytes() == b"text"
 

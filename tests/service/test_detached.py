@@ -15,19 +15,11 @@ import pytest
 from distributed import Client, LocalCluster
 
 from tests.clusters import local_cluster
-from tests.samples import draw, make_mixture, make_start, parameters, write_store
+from tests.samples import draw, fixed_passes, make_mixture, make_start, parameters, write_store
 from vmfa_dask import DetachedRun, RunStopped, attach, fit_distributed, fit_local
 
 ROWS = draw(make_mixture(5, 8, 3), 4000, dtype="float32")
-OPTIONS: dict[str, Any] = {
-    "n_components": 6,
-    "n_factors": 3,
-    "n_groups": 3,
-    "max_warmup_iter": 2,
-    "max_iter": 30,
-    "tol": 0.0,
-    "warmup_tol": 0.0,
-}
+OPTIONS = fixed_passes(6, 3, n_groups=3, max_warmup_iter=2, max_iter=30)
 
 
 @pytest.fixture

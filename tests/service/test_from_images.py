@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +12,11 @@ from distributed import Client
 from sklearn.datasets import load_sample_images
 
 from tests.data_prep.image_files import encoded, write_tar
-from tests.objects import environment_of, make_bucket, object_server
+from tests.programs import run_python
 from tests.samples import parameters
 from vmfa_dask import MixtureModel, fit_distributed, fit_local
 from vmfa_dask.store.objects import zarr_target
 
-ROOT = Path(__file__).parents[2]
 OPTIONS: dict[str, Any] = {"n_components": 12, "n_factors": 3, "max_iter": 5, "max_warmup_iter": 3, "n_groups": 3}
 
 
@@ -40,25 +35,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         write_tar(folder / f"train-{part}.tar", {f"{k:06d}.jpg": encoded(patches[k], "JPEG") for k in numbers})
     archives = sorted(str(path) for path in folder.glob("*.tar"))
     target = str(folder / "patches.zarr")
-    command = [sys.executable, "-m", "data_prep.images_to_zarr", *archives, target]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_python("-m", "data_prep.images_to_zarr", *archives, target, timeout=120)
     assert f"{len(patches)} images written, 0 skipped" in done.stdout
     return target
-
-
-@pytest.fixture
-def bucket() -> Iterator[str]:
-    with object_server() as port, environment_of(port):
-        yield make_bucket(port)
 
 
 def test_archives_become_a_model(store: str, processes: Client, tmp_path: Path) -> None:

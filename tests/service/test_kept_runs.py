@@ -19,20 +19,13 @@ from distributed import Client
 
 from tests.clusters import local_cluster
 from tests.kept import as_format_1
-from tests.samples import draw, make_mixture, parameters, write_store
+from tests.samples import draw, fixed_passes, make_mixture, parameters, write_store
 from vmfa_dask import IterationRecord, fit_distributed, fit_local
 from vmfa_dask.kernels.processor import this_processor
 from vmfa_dask.run import plan
 
 ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")
-OPTIONS: dict[str, Any] = {
-    "n_components": 6,
-    "n_factors": 3,
-    "n_groups": 3,
-    "max_warmup_iter": 2,
-    "tol": 0.0,
-    "warmup_tol": 0.0,
-}
+OPTIONS = fixed_passes(6, 3, n_groups=3, max_warmup_iter=2)
 
 
 class Interrupted(Exception):

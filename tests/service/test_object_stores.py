@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +13,8 @@ import zarr
 from distributed import Client
 
 from tests.clusters import local_cluster
-from tests.objects import environment_of, failing_proxy, make_bucket, object_server
-from tests.samples import draw, make_mixture, parameters, write_store
+from tests.objects import environment_of, failing_proxy
+from tests.samples import draw, fixed_passes, make_mixture, parameters, write_store
 from vmfa_dask import IterationRecord, fit_distributed, fit_local
 from vmfa_dask.service import on_cluster
 from vmfa_dask.store import objects
@@ -26,31 +24,11 @@ from vmfa_dask.store.runs import RunFolder, read_state
 from vmfa_dask.store.strict import sealed
 
 ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")
-OPTIONS: dict[str, Any] = {
-    "n_components": 6,
-    "n_factors": 3,
-    "n_groups": 3,
-    "max_warmup_iter": 2,
-    "max_iter": 4,
-    "tol": 0.0,
-    "warmup_tol": 0.0,
-}
+OPTIONS = fixed_passes(6, 3, n_groups=3, max_warmup_iter=2, max_iter=4)
 
 
 class Interrupted(Exception):
     """Stands for anything that ends the driver between two passes."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[int]:
-    with object_server() as port:
-        yield port
-
-
-@pytest.fixture
-def bucket(server: int) -> Iterator[str]:
-    with environment_of(server):
-        yield make_bucket(server)
 
 
 def interrupt(record: IterationRecord) -> None:

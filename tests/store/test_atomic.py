@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.programs import ROOT, run_python
 from tests.samples import make_mixture
 from tests.store.killed_savers import is_whole
 from vmfa_dask import addresses
@@ -20,7 +21,6 @@ from vmfa_dask.store.places import FolderPlace
 from vmfa_dask.store.runs import RunFolder
 from vmfa_dask.store.versions import FILES_OF_VERSIONS, ZarrStorage
 
-ROOT = Path(__file__).parents[2]
 ROUNDS = 20
 MODEL = make_mixture(2, 5, 1, dtype="float32")
 
@@ -84,11 +84,8 @@ print(*sorted(codes))
 
 def saved_at_once(n: int, saves: int, overwrite: bool, swaps: bool, path: str) -> list[str]:
     """Exit codes of savers, in order; a process looks at the model meanwhile."""
-    command = [sys.executable, "-W", "error", "-c", SAVERS, *(str(int(k)) for k in (n, saves, overwrite, swaps)), path]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    numbers = (str(int(k)) for k in (n, saves, overwrite, swaps))
+    return run_python("-W", "error", "-c", SAVERS, *numbers, path).stdout.split()
 
 
 @pytest.mark.parametrize("swaps", [True, False], ids=["exchange", "two renames"])
