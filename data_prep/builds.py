@@ -1,4 +1,4 @@
-"""Stores in work: ``TARGET.partial`` belongs to one process at a time, and says what it is made of.
+"""Unfinished stores: ``TARGET.partial`` belongs to one process at a time, and records what it is made from.
 
 Imports `source_files` and filelock.
 """
@@ -18,40 +18,63 @@ from filelock import FileLock, Timeout
 from data_prep.source_files import changes
 
 RECORD, PLAN, LOCK = "build.json", "plan.json", "build.lock"
-"""What lies in the folder of a store in work beside the store."""
+"""Files in ``TARGET.partial`` that are not part of the store."""
 WAIT_SECONDS = 3
-"""Processes of a call that was killed hold its lock for so long at most."""
+"""Workers of a killed call end within this time, and with them its lock."""
 
 
 def partial_of(target: Path) -> Path:
-    """Where a target lies until it is complete."""
+    """Name the folder that holds a store until it is complete.
+
+    Parameters
+    ----------
+    target : path
+        The store.
+
+    Returns
+    -------
+    path
+        ``TARGET.partial`` beside it.
+    """
     return target.with_name(target.name + ".partial")
 
 
 @contextmanager
 def in_work(target: Path) -> Iterator[Path]:
-    """Yield ``TARGET.partial``, a folder, which no other process writes to meanwhile; an empty one is removed again.
+    """Lock ``TARGET.partial`` for this process, creating it if necessary; remove it afterwards if it is empty.
+
+    Parameters
+    ----------
+    target : path
+        The store, absolute.
+
+    Yields
+    ------
+    path
+        The folder ``TARGET.partial``.
 
     Raises
     ------
     FileExistsError
-        When another process writes to it, or something else is in its place.
+        If another process is writing the target, or a file or link has the name of the folder.
+    ValueError
+        If the folder was made by something else.
     """
     partial = partial_of(target)
     if partial.is_symlink() or (partial.exists() and not partial.is_dir()):
-        raise FileExistsError(f"{partial} is in the way, and not of this command; remove it to begin")
+        raise FileExistsError(f"{partial} is in the way and was not made by this command; remove it first")
     if partial.is_dir() and not (partial / LOCK).exists() and any(partial.iterdir()) and not _is_begun(partial):
-        raise ValueError(f"{partial} is in the way, and not of this command; remove it to begin")
+        raise ValueError(f"{partial} is in the way and was not made by this command; remove it first")
     partial.mkdir(exist_ok=True)
     lock = FileLock(partial / LOCK)
     try:
         lock.acquire(timeout=WAIT_SECONDS)
-    except (Timeout, FileNotFoundError):  # the folder is renamed when the other process is done
+    except (Timeout, FileNotFoundError):  # not found: the other process has just finished and renamed the folder
         raise FileExistsError(
-            f"target {target} is being written by another process; wait for its end, or choose another target"
+            f"target {target} is being written by another process; wait until it has finished, or choose another target"
         ) from None
     try:
-        if os.path.lexists(target) and not partial.is_dir():  # finished by another process before the lock was had
+        if os.path.lexists(target) and not partial.is_dir():  # another process finished it while we waited
             raise FileExistsError(f"target {target} exists; another process has just written it")
         yield partial
     finally:
@@ -72,36 +95,44 @@ def _tidy(partial: Path) -> None:
 
 
 def finish(partial: Path, target: Path) -> None:
-    """Rename a complete store to its target, and remove from it what only a store in work needs."""
+    """Rename a complete store to its target, and remove its record and lock.
+
+    Parameters
+    ----------
+    partial : path
+        The folder that `in_work` yields.
+    target : path
+        The store.
+    """
     os.rename(partial, target)
     for name in (RECORD, LOCK):
         (target / name).unlink(missing_ok=True)
 
 
 def begin(partial: Path, sources: Sequence[Mapping[str, Any]], options: Any) -> None:
-    """Write down what a store is made of, or compare it with what an earlier call has written down.
+    """Record what a store is made from, or compare it with the record of an earlier call.
 
-    Where files were changed before a row of them was written, the store is begun anew: they were refused and mended.
+    If the sources were changed before any row was written (a file was refused and then repaired), start over.
 
     Parameters
     ----------
     partial : path
-        The folder of the store in work.
+        The folder that `in_work` yields.
     sources : sequence of mapping
-        Fingerprints, see `source_files`.
+        Fingerprints of the sources, see `source_files.file_fingerprint`.
     options : Any
-        JSON values.
+        JSON values on which the rows depend.
 
     Raises
     ------
     ValueError
-        When the store was begun from other sources or options, naming what changed, or by something else.
+        If the store was begun from other sources or options, naming what changed; if the folder was made by something
+        else.
     """
     record = {"sources": list(sources), "options": options}
     file = partial / RECORD
     if file.is_file():
-        found = read_record(file)
-        if _is_of_mended_files(partial, found, record):
+        if _is_of_repaired_files(partial, read_record(file), record):
             for path in partial.iterdir():
                 if path.name not in (LOCK, RECORD):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -109,56 +140,105 @@ def begin(partial: Path, sources: Sequence[Mapping[str, Any]], options: Any) -> 
         require_same(partial, read_record(file), record)
         return
     if any(path.name not in (LOCK, f"{RECORD}.tmp") for path in partial.iterdir()):
-        raise ValueError(f"{partial} is in the way, and not of this command; remove it to begin")
+        raise ValueError(f"{partial} is in the way and was not made by this command; remove it first")
     write_record(file, record)
 
 
-def _is_of_mended_files(partial: Path, found: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
-    known = json.loads(json.dumps(record))
-    if found == known or {**found, "sources": []} != {**known, "sources": []} or _holds_rows(partial):
+def _is_of_repaired_files(partial: Path, before: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+    now = json.loads(json.dumps(record))
+    if before == now or {**before, "sources": []} != {**now, "sources": []} or _holds_rows(partial):
         return False
-    before = found["sources"]
-    paths = [[source.get("path") for source in sources] for sources in (before, known["sources"])]
+    paths = [[source.get("path") for source in sources] for sources in (before["sources"], now["sources"])]
     return paths[0] == paths[1]
 
 
 def _holds_rows(partial: Path) -> bool:
-    """Whether there is more than descriptions of what is to be written."""
-    empty = ("zarr.json", LOCK, RECORD)
-    return any(path.is_file() and not (path.name in empty or path.suffix == ".tmp") for path in partial.rglob("*"))
+    """Whether the folder holds more than metadata."""
+    metadata = ("zarr.json", LOCK, RECORD)
+    return any(path.is_file() and not (path.name in metadata or path.suffix == ".tmp") for path in partial.rglob("*"))
 
 
-def require_same(partial: Path, found: Mapping[str, Any], record: Mapping[str, Any]) -> None:
-    """Refuse a store in work that was begun from other sources or with other options."""
-    known = json.loads(json.dumps(record))  # as it is read back, tuples being lists
-    if found == known:
+def require_same(partial: Path, before: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+    """Refuse an unfinished store that was begun from other sources or with other options.
+
+    Parameters
+    ----------
+    partial : path
+        Its folder.
+    before : mapping
+        The record of the earlier call, as read from its file.
+    record : mapping
+        The record of this call.
+
+    Raises
+    ------
+    ValueError
+        Naming what differs.
+    """
+    now = json.loads(json.dumps(record))  # as it would be read back, with lists for tuples
+    if before == now:
         return
     try:
-        what = changes(found["sources"], known["sources"]) or "the options differ"
+        difference = changes(before["sources"], now["sources"]) or "the options differ"
     except (KeyError, TypeError, AttributeError):
-        what = "its record is of another version of this command"
-    raise ValueError(f"{partial} was begun from other sources or options; remove it to begin anew ({what})")
+        difference = "its record was written by another version of this command"
+    raise ValueError(f"{partial} was begun from other sources or options; remove it to start over ({difference})")
 
 
 def require_unchanged(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse sources that changed while they were read."""
-    if what := changes(before, now):
-        raise ValueError(f"sources changed while they were read, {what}; leave them as they are and begin anew")
+    """Refuse sources that changed while they were read.
+
+    Parameters
+    ----------
+    before, now : sequence of mapping
+        Fingerprints of the same sources at the beginning and at the end of the call.
+
+    Raises
+    ------
+    ValueError
+        Naming the sources that changed.
+    """
+    if difference := changes(before, now):
+        raise ValueError(f"sources changed while they were read, {difference}; leave them unchanged and start over")
 
 
 def read_record(file: Path) -> dict[str, Any]:
-    """Read what is written down about a store in work."""
+    """Read the record of an unfinished store.
+
+    Parameters
+    ----------
+    file : path
+        The record.
+
+    Returns
+    -------
+    dict
+        JSON values.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged.
+    """
     try:
-        found = json.loads(file.read_bytes())
+        record = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file} is damaged ({error}); remove {file.parent} to begin anew") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{file} is damaged; remove {file.parent} to begin anew")
-    return found
+        raise ValueError(f"{file} is damaged ({error}); remove {file.parent} to start over") from error
+    if not isinstance(record, dict):
+        raise ValueError(f"{file} is damaged; remove {file.parent} to start over")
+    return record
 
 
 def write_record(file: Path, record: Mapping[str, Any]) -> None:
-    """Write a record whole."""
+    """Write the record of an unfinished store atomically.
+
+    Parameters
+    ----------
+    file : path
+        The record.
+    record : mapping
+        JSON values.
+    """
     unfinished = file.with_name(file.name + ".tmp")
     unfinished.write_text(json.dumps(record))
     os.replace(unfinished, file)

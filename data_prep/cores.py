@@ -6,5 +6,11 @@ import os
 
 
 def available_cores() -> int:
-    """Cores this process may run on."""
+    """Count the cores that this process may run on.
+
+    Returns
+    -------
+    int
+        At least 1.
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

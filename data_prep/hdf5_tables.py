@@ -16,12 +16,28 @@ from data_prep.shards import Block
 from data_prep.source_files import damage_named
 
 MAX_CHUNK_BYTES = 2**30
-"""Of a chunk, which is unpacked as a whole."""
+"""Largest size of a chunk, which HDF5 unpacks as a whole."""
 
 
 @dataclass(frozen=True)
 class Hdf5Table:
-    """A data set of an HDF5 file; `fill` are the values that stand for missing ones."""
+    """A data set of an HDF5 file.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    dataset : str
+        Name of the data set in the file, with slashes.
+    shape : tuple of int
+        (rows, features...).
+    dtypes : tuple of dtype
+        The one dtype of the data set.
+    fill : tuple
+        Values that stand for missing ones.
+    names : tuple of str
+        One empty name, as there are no columns.
+    """
 
     path: Path
     dataset: str
@@ -32,17 +48,38 @@ class Hdf5Table:
 
     @classmethod
     def open(cls, path: Path, dataset: str | None, columns: Sequence[str] | None) -> Hdf5Table:
-        """Find the data set."""
+        """Find the data set, and compare what is stored with its shape.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        dataset : str, optional
+            Name of the data set, if the file holds several.
+        columns : None
+            HDF5 files have no columns.
+
+        Returns
+        -------
+        Hdf5Table
+            The data set; rows are read later.
+
+        Raises
+        ------
+        ValueError
+            If there is no such data set, it refers to other files, is packed, or is not stored completely; if the file
+            is damaged.
+        """
         import h5py
 
         refuse_choices(path, columns=columns)
         with damage_named(path), h5py.File(path, "r") as file:
-            found: list[str] = []
-            file.visititems(lambda name, node: found.append(name) if isinstance(node, h5py.Dataset) else None)
-            name = found[0] if dataset is None and len(found) == 1 else (dataset or "").strip("/")
-            if name not in found:  # names behind soft and external links are not among those that a visit finds
+            names: list[str] = []  # without those behind soft and external links, which a visit leaves out
+            file.visititems(lambda name, node: names.append(name) if isinstance(node, h5py.Dataset) else None)
+            name = names[0] if dataset is None and len(names) == 1 else (dataset or "").strip("/")
+            if name not in names:
                 raise ValueError(
-                    f"{path} holds the data sets {', '.join(map(repr, sorted(found))) or 'none'}; "
+                    f"{path} holds the data sets {', '.join(map(repr, sorted(names))) or 'none'}; "
                     f"choose one, found dataset={dataset!r}"
                 )
             data = file[name]
@@ -52,7 +89,13 @@ class Hdf5Table:
             return cls(path, name, data.shape or (), (data.dtype,), _fill_values(path, name, data.attrs))
 
     def pieces(self, start: int, stop: int) -> Iterator[Block]:
-        """Rows of the data set."""
+        """Read rows ``start:stop``, as in `FileTable.pieces`.
+
+        Raises
+        ------
+        ValueError
+            If a chunk is damaged or not stored, or a row holds the value for missing ones.
+        """
         import h5py
 
         with damage_named(self.path), h5py.File(self.path, "r") as file:
@@ -71,7 +114,7 @@ class Hdf5Table:
 
 
 def _require_stored(path: Path, name: str, data: Any) -> None:
-    """Refuse rows that were never written, of which HDF5 reads fill values."""
+    """Refuse rows that were never written: HDF5 would read fill values for them."""
     if not data.shape or 0 in data.shape or data.dtype.hasobject:
         return
     stored, stated, rows = data.id.get_storage_size(), math.prod(data.shape) * data.dtype.itemsize, data.shape[0]
@@ -99,28 +142,28 @@ def _require_stored(path: Path, name: str, data: Any) -> None:
 
 
 def _require_chunks(path: Path, name: str, data: Any, start: int, stop: int) -> None:
-    """Refuse chunks that HDF5 does not find: where its index is damaged, it reads fill values."""
+    """Refuse chunks that HDF5 does not find: if its index is damaged, it reads fill values."""
     if data.chunks is None:
         return
     first = start - start % data.chunks[0]
     axes = (range(first, stop, data.chunks[0]), *map(range, repeat(0), data.shape[1:], data.chunks[1:]))
-    for place in product(*axes):
+    for offset in product(*axes):
         try:
-            data.id.read_direct_chunk(place)  # goes by the index as a reader does; other calls list what is there
+            data.id.read_direct_chunk(offset)  # uses the index as a reader does, unlike calls that list chunks
         except (OSError, RuntimeError, ValueError) as error:
             raise ValueError(
-                f"{path}: data set {name!r} has no chunk at {place}, of which HDF5 would read fill values; the file is "
-                f"damaged, or was not written to its end ({error})"
+                f"{path}: data set {name!r} has no chunk at {offset}, for which HDF5 would read fill values; the file "
+                f"is damaged, or was not written to its end ({error})"
             ) from error
 
 
 def _fill_values(path: Path, name: str, attributes: Any) -> tuple[Any, ...]:
-    """Values that stand for missing ones by the conventions of netCDF, under which packed values are refused."""
+    """Values that stand for missing ones by the conventions of netCDF; packed values are refused."""
     for packing, neutral in {"scale_factor": 1, "add_offset": 0}.items():
         if packing in attributes and np.any(np.asarray(attributes[packing]) != neutral):
             raise ValueError(
-                f"{path}: data set {name!r} holds packed values ({packing}={attributes[packing]}), expected values as "
-                "they are; open the file with xarray, which unpacks them, and write them anew"
+                f"{path}: data set {name!r} holds packed values ({packing}={attributes[packing]}), expected plain "
+                "values; open the file with xarray, which unpacks them, and save it again"
             )
     stated = [np.ravel(attributes[key]) for key in ("_FillValue", "missing_value") if key in attributes]
     values = [value for array in stated if array.dtype.kind in "iuf" for value in array.tolist()]

@@ -1,8 +1,7 @@
 """Lists what tar and zip archives hold, without extracting anything and without following a link.
 
-A member's name is a label in reports and never becomes a path. Archives whose checksums do not hold are refused as a
-whole. Imports `image_entries`, `source_files`, `tar_cuts`, `tar_members`, `unpacking`, `zip_checks` and the
-standard library.
+A member's name is a label in reports and never becomes a path. An archive with a wrong checksum is refused as a whole.
+Imports `image_entries`, `source_files`, `tar_cuts`, `tar_members`, `unpacking`, `zip_checks` and the standard library.
 """
 
 from __future__ import annotations
@@ -32,14 +31,16 @@ _BLOCK = 2**20
 class Archive:
     """Members of a tar archive (plain or compressed), in the order of the archive.
 
-    Attributes
+    Parameters
     ----------
-    path : Path
+    path : path
         The archive.
-    start, stop : int or None
-        Bytes at which the first member begins and at which one begins that is left out; None for the end.
-    max_unpacked : int or None
-        Bytes that it may unpack to; by default 1 GiB, or 100 times its size.
+    start : int
+        Byte at which the first member begins.
+    stop : int, optional
+        Byte at which the first member that is left out begins; by default none is.
+    max_unpacked : int, optional
+        Largest size in bytes that it may unpack to; by default 1 GiB, or 100 times its own size if that is more.
     """
 
     path: Path
@@ -48,16 +49,33 @@ class Archive:
     max_unpacked: int | None = None
 
     def parts(self) -> list[Archive]:
-        """Return ranges of the members; a compressed archive is read from its beginning to its end."""
+        """Cut the archive into ranges of members.
+
+        Returns
+        -------
+        list of Archive
+            In order; a compressed archive is one part, as it can only be read from its beginning to its end.
+        """
         starts = cuts(self.path, MEMBERS_PER_PART)
         return [replace(self, start=a, stop=b) for a, b in itertools.pairwise([*starts, None]) if a is not None]
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what tells the file from others."""
+        """Identify the file by its path, size, time and checksum, as JSON values."""
         return file_fingerprint(self.path)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield one entry per member that is not a directory, its bytes read in passing."""
+        """Read the archive.
+
+        Yields
+        ------
+        Entry
+            One per member that is not a directory.
+
+        Raises
+        ------
+        ValueError
+            If the archive is damaged or unpacks to more than `max_unpacked`.
+        """
         label, allowed, n_bytes = base_name(self.path), allowed_bytes(self.path, self.max_unpacked), 0
         with damage_named(self.path, _DAMAGED), self.path.open("rb") as file:
             archive = TarMembers(self.path, file, self.start, self.stop, allowed)
@@ -71,35 +89,51 @@ class Archive:
 
 @dataclass(frozen=True)
 class ZipArchive:
-    """Members of a zip archive, in the order of its directory; with `members`, those of these names alone."""
+    """Members of a zip archive, in the order of its directory.
+
+    Parameters
+    ----------
+    path : path
+        The archive.
+    members : frozenset of str, optional
+        Names of the members that are read; by default all.
+    max_unpacked : int, optional
+        As in `Archive`.
+    """
 
     path: Path
     members: frozenset[str] | None = None
     max_unpacked: int | None = None
 
     def parts(self) -> list[ZipArchive]:
-        """Return the archive alone."""
+        """Return the archive as its only part."""
         return [self]
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what tells the file from others, and the names of the members that are chosen."""
-        chosen = {} if self.members is None else {"members": digest_of(sorted(self.members))}
-        return file_fingerprint(self.path) | chosen
+        """Identify the file and the chosen members, as JSON values."""
+        members = {} if self.members is None else {"members": digest_of(sorted(self.members))}
+        return file_fingerprint(self.path) | members
 
     def entries(self) -> Iterator[Entry]:
-        """Yield one entry per member that is not a directory."""
+        """Read the chosen members, as in `Archive.entries`.
+
+        Raises
+        ------
+        ValueError
+            If the archive is damaged or unpacks to more than `max_unpacked`.
+        """
         label, allowed = base_name(self.path), allowed_bytes(self.path, self.max_unpacked)
         with damage_named(self.path, _DAMAGED), zipfile.ZipFile(self.path) as archive:
             require_sound(archive)
-            found = [(member, _refusal_in_zip(member)) for member in archive.infolist() if self._chooses(member)]
-            if sum(member.file_size for member, refusal in found if not refusal) > allowed:
+            chosen = [(member, _refusal_in_zip(member)) for member in archive.infolist() if self._chooses(member)]
+            if sum(member.file_size for member, refusal in chosen if not refusal) > allowed:
                 raise refuse_size(self.path, allowed)
-            for member, refusal in found:
+            for member, refusal in chosen:
                 content: bytes | None = None
                 if not refusal:
                     try:
                         content = _unpacked(archive, member)
-                    except NotImplementedError as error:  # a compression that Python does not have
+                    except NotImplementedError as error:  # a compression method that Python lacks
                         refusal = f"cannot be unpacked: {error}"
                 yield Entry(label, member.filename, content, refusal)
 
@@ -115,8 +149,8 @@ def _refusal_in_zip(member: zipfile.ZipInfo) -> str:
 
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    """The bytes of a member, no more than its header states, their checksum compared."""
-    content, left = io.BytesIO(), member.file_size + 1  # one more, so that the end is reached and the checksum compared
+    """The bytes of a member, never more than its header states; the checksum is compared."""
+    content, left = io.BytesIO(), member.file_size + 1  # the checksum is compared when the end is reached
     with archive.open(member) as stream:
         while left > 0 and (block := stream.read(min(left, _BLOCK))):
             left -= content.write(block)

@@ -1,4 +1,4 @@
-"""Begins a store of images, or goes on with one: what it is made of is compared with what an earlier call wrote down.
+"""Begins a store of images, or resumes one after comparing its plan with that of the earlier call.
 
 Imports `builds`, `image_decoding`, `image_plan` and the standard library.
 """
@@ -16,59 +16,70 @@ from data_prep.image_plan import Plan
 
 
 def begin(partial: Path, plan: Plan, n_parts: Sequence[int]) -> tuple[tuple[int, ...], list[dict[str, Any]]]:
-    """Return the shape of the rows, and what the sources are recognised by.
+    """Record the plan of a store, or compare it with the record of an earlier call.
+
+    A source of which nothing has been decoded yet, such as a damaged archive, may have been replaced in between.
 
     Parameters
     ----------
     partial : path
-        The folder of the store in work.
+        The folder that `builds.in_work` yields.
     plan : Plan
-        What becomes of which images.
+        Which images become which rows.
     n_parts : sequence of int
-        Of each source.
+        Number of parts of each source.
+
+    Returns
+    -------
+    shape : tuple of int
+        (height, width, channels) of each row.
+    sources : list of dict
+        Fingerprints of the sources.
 
     Raises
     ------
     ValueError
-        When the folder holds something else, or rows of other sources or options. A source of which nothing was decoded
-        yet, such as an archive that was damaged, may have been replaced.
+        If the folder was made by something else or from other sources or options; if no image can be read.
     """
-    file, known = partial / PLAN, plan.description()
-    sources: list[dict[str, Any]] = known["sources"]
+    file, now = partial / PLAN, plan.description()
+    sources: list[dict[str, Any]] = now["sources"]
     if not file.is_file():
         if any(path.name not in (f"{PLAN}.tmp", LOCK) for path in partial.iterdir()):
-            raise ValueError(f"{partial} is in the way, and not of this command; remove it to begin")
+            raise ValueError(f"{partial} is in the way and was not made by this command; remove it first")
         shape = plan.shape or _first_shape(plan)
-        write_record(file, {"plan": known, "shape": shape, "parts": list(n_parts)})
+        write_record(file, {"plan": now, "shape": shape, "parts": list(n_parts)})
         return shape, sources
-    found = read_record(file)
-    before = found.get("plan")
-    if before != known:
-        if not _only_new_sources_differ(partial, found, known, n_parts):
-            require_same(partial, before if isinstance(before, dict) else {}, known)
-        if tuple(found["shape"]) != (plan.shape or _first_shape(plan)):
-            raise ValueError(f"{partial} was begun from other sources or options; remove it to begin anew (the first)")
-        write_record(file, found | {"plan": known})
-    for left in (partial / "parts").glob("*.tmp"):  # of tasks that were killed
-        left.unlink(missing_ok=True)
-    return tuple(found["shape"]), sources
+    record = read_record(file)
+    before = record.get("plan")
+    if before != now:
+        if not _only_untouched_sources_differ(partial, record, now, n_parts):
+            require_same(partial, before if isinstance(before, dict) else {}, now)
+        if tuple(record["shape"]) != (plan.shape or _first_shape(plan)):
+            raise ValueError(
+                f"{partial} was begun from other sources or options; remove it to start over (the first image has "
+                "another size)"
+            )
+        write_record(file, record | {"plan": now})
+    for leftover in (partial / "parts").glob("*.tmp"):  # of tasks that were killed
+        leftover.unlink(missing_ok=True)
+    return tuple(record["shape"]), sources
 
 
-def _only_new_sources_differ(
-    partial: Path, found: Mapping[str, Any], known: Mapping[str, Any], n_parts: Sequence[int]
+def _only_untouched_sources_differ(
+    partial: Path, record: Mapping[str, Any], now: Mapping[str, Any], n_parts: Sequence[int]
 ) -> bool:
-    """Whether all that differs are sources of which no part is decoded."""
-    before = found.get("plan")
-    if (partial / "store").exists() or not isinstance(before, dict) or found.get("parts") != list(n_parts):
+    """Whether the plans differ only in sources of which no part has been decoded."""
+    before = record.get("plan")
+    if (partial / "store").exists() or not isinstance(before, dict) or record.get("parts") != list(n_parts):
         return False
-    if {**before, "sources": []} != {**known, "sources": []}:
+    if {**before, "sources": []} != {**now, "sources": []}:
         return False
     starts = itertools.accumulate(n_parts, initial=0)
-    for old, new, start, n in zip(before["sources"], known["sources"], starts, n_parts, strict=False):
+    for old, new, start, n in zip(before["sources"], now["sources"], starts, n_parts, strict=False):
         decoded = any((partial / "parts" / f"{k:07d}.json").exists() for k in range(start, start + n))
         if old["path"] != new["path"] or (old != new and decoded):
             return False
-    return len(before["sources"]) == len(known["sources"])
+    return len(before["sources"]) == len(now["sources"])
 
 
 def _first_shape(plan: Plan) -> tuple[int, ...]:
@@ -81,4 +92,4 @@ def _first_shape(plan: Plan) -> tuple[int, ...]:
                     return frame.pixels.shape
                 first = first or f"the first is {entry.name!r}: {frame.reason}"
     where = f"{plan.sources[0].path}" + (f" and {n - 1} more sources" if (n := len(plan.sources)) > 1 else "")
-    raise ValueError(f"no image could be read from {where}; {first or 'no files are in there'}")
+    raise ValueError(f"no image could be read from {where}; {first or 'there are no files'}")

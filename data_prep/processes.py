@@ -13,18 +13,30 @@ from contextlib import contextmanager
 
 @contextmanager
 def process_pool(n_processes: int, prepare: Callable[[], None]) -> Iterator[Executor]:
-    """Processes that call `prepare` first, and end with this one however it ends.
+    """Start processes that end with this one, however it ends.
+
+    Parameters
+    ----------
+    n_processes : int
+        How many.
+    prepare : callable
+        Called first in each of them; a function at the top level of a module.
+
+    Yields
+    ------
+    Executor
+        The processes; they are ended when the context is left.
 
     Raises
     ------
     ChildProcessError
-        When one was killed, most often because memory ran out.
+        If one was killed, most often because memory ran out.
     """
     try:
         with ProcessPoolExecutor(n_processes, initializer=_begin, initargs=(os.getpid(), prepare)) as pool:
             yield pool
     except BrokenProcessPool as error:
-        raise ChildProcessError("a process that decodes was killed; the same call goes on where it ended") from error
+        raise ChildProcessError("a decoding process was killed; the same call resumes where this one ended") from error
 
 
 def _begin(parent: int, prepare: Callable[[], None]) -> None:
@@ -33,7 +45,7 @@ def _begin(parent: int, prepare: Callable[[], None]) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after its parent: it would wait for work of a parent that was killed for ever."""
+    """End this process soon after its parent: it would wait forever for work from a parent that was killed."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)

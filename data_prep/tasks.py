@@ -1,4 +1,4 @@
-"""Runs one function over many items, in threads of this process or on a Dask cluster, until the first error.
+"""Maps a function over many items, in threads of this process or on a Dask cluster, until the first error.
 
 Imports `cores`; Dask only when a cluster is asked for.
 """
@@ -17,24 +17,30 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 TASKS_IN_FLIGHT = 256
-"""Tasks that the scheduler knows at a time: a description of each lies in its memory until it has run."""
+"""Tasks sent to the scheduler ahead of their turn: it keeps a description of each in memory."""
 
 
 def each(
     function: Callable[[Item], Result], items: Iterable[Item], client: Any = None, workers: int | None = None
 ) -> Iterator[Result]:
-    """Yield results as items are done; the first error ends the iteration and what was not begun.
+    """Call a function with each item.
 
     Parameters
     ----------
     function : callable
-        Of the top level of a module where `client` is given, as it travels to workers.
+        With a `client` it is sent to workers, and must be at the top level of a module.
     items : iterable
-        Taken from as tasks end, `TASKS_IN_FLIGHT` ahead.
+        Consumed as tasks end, at most `TASKS_IN_FLIGHT` ahead.
     client : distributed.Client, optional
         Workers that run the tasks; by default threads of this process.
     workers : int, optional
-        Threads, by default one per available core.
+        Number of threads; by default one per available core.
+
+    Yields
+    ------
+    Any
+        Results: in order of completion on a cluster, in the order of the items from threads. The first error of a task
+        is raised and cancels all tasks that have not started.
     """
     return _on_cluster(function, items, client) if client is not None else _in_threads(function, items, workers)
 
@@ -43,13 +49,12 @@ def _on_cluster(function: Callable[[Item], Result], items: Iterable[Item], clien
     from distributed import as_completed
 
     waiting = iter(items)
-    first = list(itertools.islice(waiting, TASKS_IN_FLIGHT))
-    begun = client.map(function, first, pure=False)
-    done = as_completed(begun, loop=client.loop)  # type: ignore[no-untyped-call]
-    for future in done:
+    futures = client.map(function, list(itertools.islice(waiting, TASKS_IN_FLIGHT)), pure=False)
+    completed = as_completed(futures, loop=client.loop)  # type: ignore[no-untyped-call]
+    for future in completed:
         result = future.result()
         for item in itertools.islice(waiting, 1):
-            done.add(client.submit(function, item, pure=False))  # type: ignore[no-untyped-call]
+            completed.add(client.submit(function, item, pure=False))  # type: ignore[no-untyped-call]
         yield result
 
 
@@ -62,7 +67,24 @@ def _in_threads(function: Callable[[Item], Result], items: Iterable[Item], worke
 def in_order(
     pool: Executor, function: Callable[[Item], Result], items: Iterable[Item], in_flight: int
 ) -> Iterator[Result]:
-    """Yield results in the order of the items, of which at most `in_flight` are begun and not yet yielded."""
+    """Call a function with each item in a pool, and keep the order.
+
+    Parameters
+    ----------
+    pool : Executor
+        Runs the calls.
+    function : callable
+        With one argument.
+    items : iterable
+        Consumed as results are taken.
+    in_flight : int
+        Largest number of calls whose results have not been yielded yet.
+
+    Yields
+    ------
+    Any
+        Results in the order of the items. Leaving early cancels calls that have not started.
+    """
     pending: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -77,7 +99,25 @@ def in_order(
 
 
 def with_cluster(address: str | None, call: Callable[[Any], Result]) -> Result:
-    """Call with a client of the scheduler at `address`, or with None where there is no address."""
+    """Call a function with a client of a cluster, which is closed afterwards.
+
+    Parameters
+    ----------
+    address : str, optional
+        URL of the scheduler.
+    call : callable
+        Given the client, or None if there is no address.
+
+    Returns
+    -------
+    Any
+        What the call returns.
+
+    Raises
+    ------
+    OSError
+        If no scheduler answers within 30 seconds.
+    """
     if address is None:
         return call(None)
     from distributed import Client

@@ -40,7 +40,7 @@ _SIDES = {"0": TRAIN, "1": TRAIN, "2": TEST}
 _ORIGINAL = (178, 218)
 
 
-def write(job: Job, *, crop: tuple[int, int, int, int] = CROP, max_unpacked: int | None = None) -> dict[str, int]:
+def write(job: Job, *, crop: tuple[int, int, int, int] = CROP, max_unpacked: int | None = None) -> None:
     """Write ``train`` and ``test`` (N, 64, 64, 3) uint8, in the order of the names or of the zip archive.
 
     Parameters
@@ -50,12 +50,8 @@ def write(job: Job, *, crop: tuple[int, int, int, int] = CROP, max_unpacked: int
     crop : (int, int, int, int)
         Left, top, width and height of the rectangle that is kept, in pixels.
     max_unpacked : int, optional
-        As in `images_to_zarr`.
-
-    Returns
-    -------
-    dict of str to int
-        Rows of ``train`` and ``test``.
+        Largest size in bytes that the zip archive may unpack to; by default 1 GiB, or 100 times its own size if that
+        is more.
 
     Raises
     ------
@@ -78,7 +74,7 @@ def write(job: Job, *, crop: tuple[int, int, int, int] = CROP, max_unpacked: int
         by_side[side] = _source(images, side_members, max_unpacked)
     _require_original(by_side[TRAIN], images)
     plan = Plan(tuple(by_side.values()), shaping, sides=tuple(by_side), shape=shape)
-    return write_images(plan, job.target, client=job.client, workers=job.workers, accept=job.require_counts).rows
+    write_images(plan, job.target, client=job.client, workers=job.workers, accept=job.require_counts)
 
 
 def _read_partition(path: Path) -> dict[str, list[str]]:
@@ -133,21 +129,17 @@ def _stream(content: Path | bytes) -> Any:
     return BytesIO(content) if isinstance(content, bytes) else content
 
 
-RECIPE = Recipe(
-    "celeba",
-    f"CelebA from {PARTITION} and {' or '.join(IMAGES)}.",
-    write,
-    {
-        "--crop": {
-            "nargs": 4,
-            "type": int,
-            "default": CROP,
-            "metavar": ("LEFT", "TOP", "WIDTH", "HEIGHT"),
-            "help": f"rectangle that is kept, in pixels (default: {' '.join(map(str, CROP))})",
-        },
-        **MAX_UNPACKED,
+_OPTIONS = {
+    "--crop": {
+        "nargs": 4,
+        "type": int,
+        "default": CROP,
+        "metavar": ("LEFT", "TOP", "WIDTH", "HEIGHT"),
+        "help": f"rectangle that is kept, in pixels (default: {' '.join(map(str, CROP))})",
     },
-)
+    **MAX_UNPACKED,
+}
+RECIPE = Recipe("celeba", f"CelebA from {PARTITION} and {' or '.join(IMAGES)}.", write, _OPTIONS)
 prepare, main = RECIPE.prepare, RECIPE.main
 
 if __name__ == "__main__":

@@ -36,7 +36,17 @@ _RECORD_BYTES = 1 + 32 * 32 * 3
 
 @dataclass(frozen=True)
 class Records:
-    """Images, or else labels, of a file of the binary version."""
+    """Images, or else labels, of a file of the binary version.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    n_records : int
+        Number of images in it.
+    labels : bool
+        Whether this table holds the labels.
+    """
 
     path: Path
     n_records: int
@@ -53,7 +63,13 @@ class Records:
         return np.dtype(np.uint8)
 
     def read(self, start: int, stop: int) -> Block:
-        """Images or labels ``start:stop``; labels above 9 are refused."""
+        """Read images or labels ``start:stop``, as in `shards.Table.read`.
+
+        Raises
+        ------
+        ValueError
+            If the file has become shorter, or a label is above 9.
+        """
         n_bytes, offset = (stop - start) * _RECORD_BYTES, start * _RECORD_BYTES
         flat = np.fromfile(self.path, np.uint8, n_bytes, offset=offset)
         if len(flat) < n_bytes:
@@ -67,7 +83,7 @@ class Records:
         return records[:, 0]
 
 
-def write(job: Job, *, max_unpacked: int | None = None) -> dict[str, int]:
+def write(job: Job, *, max_unpacked: int | None = None) -> None:
     """Write ``train``, ``test`` (N, 32, 32, 3) uint8 and ``train_labels``, ``test_labels`` (N,) uint8.
 
     Parameters
@@ -75,12 +91,7 @@ def write(job: Job, *, max_unpacked: int | None = None) -> dict[str, int]:
     job : Job
         Its sources hold the binary version or archives; if both, the binary version is taken.
     max_unpacked : int, optional
-        As in `images_to_zarr`.
-
-    Returns
-    -------
-    dict of str to int
-        Rows of ``train`` and ``test``.
+        Limit per archive, as in `images_to_zarr`.
 
     Raises
     ------
@@ -90,14 +101,15 @@ def write(job: Job, *, max_unpacked: int | None = None) -> dict[str, int]:
     archives = [(path, side) for side in (TRAIN, TEST) for path in matching(job.sources, f"{side}-*.tar")]
     binary = {name: find(job.sources, [name]) for side in FILES for name in FILES[side]}
     if any(binary.values()):
-        return _write_records(job, binary)
-    if not archives:
+        _write_records(job, binary)
+    elif archives:
+        _write_archives(job, archives, max_unpacked)
+    else:
         expected = f"{', '.join(binary)}, or train-*.tar and test-*.tar"
         raise ValueError(f"{job.name}: nothing of it in {', '.join(map(str, job.sources))}; expected {expected}")
-    return _write_archives(job, archives, max_unpacked)
 
 
-def _write_records(job: Job, binary: dict[str, Path | None]) -> dict[str, int]:
+def _write_records(job: Job, binary: dict[str, Path | None]) -> None:
     complaints = [f"{name} is missing" for name, path in binary.items() if path is None]
     counts = {name: _count(path) for name, path in binary.items() if path is not None}
     complaints += [
@@ -113,7 +125,7 @@ def _write_records(job: Job, binary: dict[str, Path | None]) -> dict[str, int]:
             raise ValueError(f"{job.name}: no {side} images; expected {', '.join(names)}")
         arrays[side] = [Records(path, n, False) for path, n in files]
         arrays[f"{side}_labels"] = [Records(path, n, True) for path, n in files]
-    return job.write_tables(arrays, [path for path in binary.values() if path is not None])
+    job.write_tables(arrays, [path for path in binary.values() if path is not None])
 
 
 def _count(path: Path) -> int:
@@ -123,7 +135,7 @@ def _count(path: Path) -> int:
     return n_bytes // _RECORD_BYTES
 
 
-def _write_archives(job: Job, archives: list[tuple[Path, str]], max_unpacked: int | None) -> dict[str, int]:
+def _write_archives(job: Job, archives: list[tuple[Path, str]], max_unpacked: int | None) -> None:
     sources = tuple(open_sources([path for path, _ in archives], max_unpacked))
     sides = tuple(side for _, side in archives)
     n_members = dict.fromkeys((TRAIN, TEST), 0)
@@ -131,7 +143,7 @@ def _write_archives(job: Job, archives: list[tuple[Path, str]], max_unpacked: in
         n_members[side] += sum(1 for _ in source.entries())
     job.require_counts(n_members)
     plan = Plan(sources, Shaping(), sides=sides, classes=CLASSES, shape=_SHAPE)
-    return write_images(plan, job.target, client=job.client, workers=job.workers, accept=job.require_counts).rows
+    write_images(plan, job.target, client=job.client, workers=job.workers, accept=job.require_counts)
 
 
 RECIPE = Recipe(

@@ -31,7 +31,17 @@ _SHAPE = DATA_SETS["emnist"].shape
 
 @dataclass(frozen=True)
 class NoisyImages:
-    """Upright images plus noise, float32."""
+    """Upright images plus noise.
+
+    Parameters
+    ----------
+    images : IdxTable
+        Images of shape (N, 28, 28), transposed as in the file.
+    scale : float
+        Standard deviation of the noise, in grey levels of 0 to 255.
+    seed, stream : int
+        Of `standard_normal`; each side has a stream of its own.
+    """
 
     images: IdxTable
     scale: float
@@ -49,7 +59,7 @@ class NoisyImages:
         return np.dtype(np.float32)
 
     def read(self, start: int, stop: int) -> Block:
-        """Images ``start:stop``, in grey levels of 0 to 255 before the noise."""
+        """Read images ``start:stop`` in grey levels of 0 to 255 and add their noise, as in `shards.Table.read`."""
         upright = self.images.read(start, stop).transpose(0, 2, 1)[..., None].astype(np.float32)
         if self.scale == 0:
             return upright
@@ -57,7 +67,7 @@ class NoisyImages:
         return upright + (self.scale * noise).astype(np.float32).reshape(upright.shape)
 
 
-def write(job: Job, *, noise: float = 1.0, seed: int = 0) -> dict[str, int]:
+def write(job: Job, *, noise: float = 1.0, seed: int = 0) -> None:
     """Write ``train``, ``test`` (N, 28, 28, 1) float32 and ``train_labels``, ``test_labels`` (N,) uint8.
 
     Parameters
@@ -68,11 +78,6 @@ def write(job: Job, *, noise: float = 1.0, seed: int = 0) -> dict[str, int]:
         Standard deviation of the noise, in grey levels of 0 to 255.
     seed : int
         Seed of the noise; at least 0 and below 2**64.
-
-    Returns
-    -------
-    dict of str to int
-        Rows of ``train`` and ``test``.
 
     Raises
     ------
@@ -97,7 +102,7 @@ def write(job: Job, *, noise: float = 1.0, seed: int = 0) -> dict[str, int]:
         arrays[side] = [NoisyImages(images, noise, seed, stream)]
         arrays[f"{side}_labels"] = [labels]
     job.require_counts({side: arrays[side][0].shape[0] for side in (TRAIN, TEST)})
-    return job.write_tables(arrays, paths, [noise, seed])
+    job.write_tables(arrays, paths, [noise, seed])
 
 
 def _open(path: Path, kind: str) -> IdxTable:
@@ -107,15 +112,11 @@ def _open(path: Path, kind: str) -> IdxTable:
     return table
 
 
-RECIPE = Recipe(
-    "emnist",
-    "EMNIST from the four idx files of the split byclass.",
-    write,
-    {
-        "--noise": {"type": float, "default": 1.0, "help": "standard deviation in grey levels (default: 1)"},
-        "--seed": {"type": int, "default": 0, "help": "seed of the noise (default: 0)"},
-    },
-)
+_OPTIONS = {
+    "--noise": {"type": float, "default": 1.0, "help": "standard deviation in grey levels (default: 1)"},
+    "--seed": {"type": int, "default": 0, "help": "seed of the noise (default: 0)"},
+}
+RECIPE = Recipe("emnist", "EMNIST from the four idx files of the split byclass.", write, _OPTIONS)
 prepare, main = RECIPE.prepare, RECIPE.main
 
 if __name__ == "__main__":

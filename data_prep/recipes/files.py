@@ -10,12 +10,24 @@ from data_prep.source_files import require_readable
 
 
 def existing(sources: Sequence[str | os.PathLike[str]]) -> list[Path]:
-    """Return the sources as absolute paths.
+    """Make the sources absolute paths.
+
+    Parameters
+    ----------
+    sources : sequence of path
+        Files and folders.
+
+    Returns
+    -------
+    list of path
+        The same, absolute.
 
     Raises
     ------
     FileNotFoundError
         Naming the first that does not exist.
+    ValueError
+        Naming one that is neither a file nor a folder.
     """
     paths = [Path(source).absolute() for source in sources]
     for path in paths:
@@ -24,13 +36,23 @@ def existing(sources: Sequence[str | os.PathLike[str]]) -> list[Path]:
 
 
 def find(sources: Iterable[Path], names: Sequence[str]) -> Path | None:
-    """Return the first file or folder of one of these names: a source itself, in it, or in a folder of it.
+    """Find a file or folder by its name.
 
-    Names are tried in their order.
+    Parameters
+    ----------
+    sources : iterable of path
+        Each may be the file itself, hold it, or hold a folder that does.
+    names : sequence of str
+        Names that it may have, tried in this order.
+
+    Returns
+    -------
+    path or None
+        The first match; None if there is none.
     """
-    places = list(sources)
+    paths = list(sources)
     for name in names:
-        for source in places:
+        for source in paths:
             for path in [source, source / name, *sorted(source.glob(f"*/{name}"))]:
                 if path.name == name and path.exists():
                     require_readable(path)
@@ -39,27 +61,54 @@ def find(sources: Iterable[Path], names: Sequence[str]) -> Path | None:
 
 
 def find_all(data_set: str, sources: Iterable[Path], wanted: Sequence[Sequence[str]]) -> list[Path]:
-    """Return one path per entry of `wanted`, which gives the names that a file may have.
+    """Find several files, all of which must exist.
+
+    Parameters
+    ----------
+    data_set : str
+        Its name, for errors.
+    sources : iterable of path
+        As in `find`.
+    wanted : sequence of sequence of str
+        Per file the names that it may have.
+
+    Returns
+    -------
+    list of path
+        One per entry of `wanted`.
 
     Raises
     ------
     ValueError
-        Naming all that are missing.
+        Naming all files that are missing.
     """
-    places = list(sources)
-    found = [find(places, names) for names in wanted]
-    missing = [" or ".join(names) for names, path in zip(wanted, found, strict=True) if path is None]
+    roots = list(sources)
+    paths = [find(roots, names) for names in wanted]
+    missing = [" or ".join(names) for names, path in zip(wanted, paths, strict=True) if path is None]
     if missing:
-        raise ValueError(f"{data_set}: not in {', '.join(map(str, places))}: {'; '.join(missing)}")
-    return [path for path in found if path is not None]
+        raise ValueError(f"{data_set}: not in {', '.join(map(str, roots))}: {'; '.join(missing)}")
+    return [path for path in paths if path is not None]
 
 
 def matching(sources: Iterable[Path], pattern: str) -> list[Path]:
-    """Return all files whose names match: sources themselves, or files of source folders, in order of their names."""
-    found: list[Path] = []
+    """Find all files whose names match a pattern.
+
+    Parameters
+    ----------
+    sources : iterable of path
+        Files, or folders that hold them.
+    pattern : str
+        As in `pathlib.Path.glob`.
+
+    Returns
+    -------
+    list of path
+        In the order of the sources, those of a folder sorted by name.
+    """
+    paths: list[Path] = []
     for source in sources:
         if source.is_dir():
-            found += sorted(path for path in source.glob(pattern) if path.is_file())
+            paths += sorted(path for path in source.glob(pattern) if path.is_file())
         elif source.match(pattern):
-            found.append(source)
-    return found
+            paths.append(source)
+    return paths

@@ -19,15 +19,22 @@ from data_prep.unpacking import Unpacked
 
 _UNSIGNED_BYTE = 8
 _AHEAD = 2**20
-"""Compressed files are unpacked in blocks, somewhat beyond what is asked for."""
+"""Bytes that may be unpacked beyond the range asked for, as unpacking works in blocks."""
 
 
 @dataclass(frozen=True)
 class IdxTable:
     """Unsigned bytes of an idx file.
 
-    Compressed files are unpacked from their beginning on in every task that reads them, so that neither memory nor disk
-    has to hold them whole.
+    Every task that reads a compressed file unpacks it from its beginning, so that neither memory nor disk has to hold
+    it whole.
+
+    Parameters
+    ----------
+    path : path
+        The file; compressed by gzip if its name ends with ``.gz``.
+    shape : tuple of int
+        Of the array, from the header.
     """
 
     path: Path
@@ -37,10 +44,23 @@ class IdxTable:
     def open(cls, path: Path, n_axes: int) -> IdxTable:
         """Read the header, and a compressed file once to its end, where its checksum is.
 
+        Parameters
+        ----------
+        path : path
+            The file.
+        n_axes : int
+            Number of axes that its array must have.
+
+        Returns
+        -------
+        IdxTable
+            The table; rows are read later.
+
         Raises
         ------
         ValueError
-            When the file is damaged, is not of unsigned bytes on `n_axes` axes, or has another size than it states.
+            If the file is damaged, does not hold unsigned bytes on `n_axes` axes, or has another size than its header
+            states.
         """
         header_bytes = 4 + 4 * n_axes
         header = _read(path, 0, header_bytes)
@@ -51,11 +71,11 @@ class IdxTable:
             )
         shape = struct.unpack(f">{n_axes}I", header[4:])
         n_bytes = header_bytes + math.prod(shape)
-        found = _size(path, n_bytes)
-        if found != n_bytes:
-            more = "more than " if found > n_bytes and path.suffix == ".gz" else ""
-            found = n_bytes if more else found
-            raise ValueError(f"{path} has {more}{found:,} bytes, expected {n_bytes:,} from its header {shape}")
+        size = _size(path, n_bytes)
+        if size != n_bytes:
+            more = "more than " if size > n_bytes and path.suffix == ".gz" else ""
+            size = n_bytes if more else size
+            raise ValueError(f"{path} has {more}{size:,} bytes, expected {n_bytes:,} from its header {shape}")
         return cls(path, shape)
 
     @property
@@ -64,7 +84,13 @@ class IdxTable:
         return np.dtype(np.uint8)
 
     def read(self, start: int, stop: int) -> Block:
-        """Rows ``start:stop``."""
+        """Read rows ``start:stop``, as in `shards.Table.read`.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged or cut short.
+        """
         row_bytes = math.prod(self.shape[1:])
         content = _read(self.path, 4 + 4 * len(self.shape) + start * row_bytes, (stop - start) * row_bytes)
         return np.frombuffer(content, np.uint8).reshape(stop - start, *self.shape[1:])
@@ -76,10 +102,10 @@ def _read(path: Path, offset: int, n_bytes: int) -> bytes:
         if path.suffix == ".gz":
             content = Unpacked(path, file, "gzip", offset + n_bytes + _AHEAD)
         content.seek(offset)
-        found: bytes = content.read(n_bytes)
-    if len(found) != n_bytes:
-        raise ValueError(f"{path} ends after {offset + len(found):,} bytes, expected {offset + n_bytes:,} at least")
-    return found
+        values: bytes = content.read(n_bytes)
+    if len(values) != n_bytes:
+        raise ValueError(f"{path} ends after {offset + len(values):,} bytes, expected {offset + n_bytes:,} at least")
+    return values
 
 
 def _size(path: Path, expected: int) -> int:

@@ -1,6 +1,6 @@
 """One call of a recipe: where it reads and writes, how strict it is, and the store of tables that it makes.
 
-Imports `builds`, `paper`, `shards`, `source_files`, `splits` and the standard library.
+Imports `builds`, `paper`, `shards`, `source_files` and the standard library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from data_prep.builds import begin, finish, in_work, require_unchanged
 from data_prep.recipes.paper import differences, require
 from data_prep.shards import Outline, Table, require_place, write_store
 from data_prep.source_files import file_fingerprint
-from data_prep.splits import TEST, TRAIN
 
 IMAGES = ("sample", "height", "width", "channel")
 LABELS = ("sample",)
@@ -80,7 +79,7 @@ class Job:
 
     def write_tables(
         self, arrays: Mapping[str, Sequence[Table]], files: Sequence[Path], options: Sequence[Any] = ()
-    ) -> dict[str, int]:
+    ) -> None:
         """Write a group of arrays whose shapes are known, or resume writing it.
 
         Parameters
@@ -91,11 +90,6 @@ class Job:
             Files that the rows are read from.
         options : sequence, optional
             JSON values on which the rows depend.
-
-        Returns
-        -------
-        dict of str to int
-            Rows of ``train`` and ``test``.
 
         Raises
         ------
@@ -113,7 +107,6 @@ class Job:
             write_store(unfinished, outlines, attributes, client=self.client, workers=self.workers)
             require_unchanged(fingerprints, [file_fingerprint(path) for path in files])
             finish(unfinished, self.target)
-        return {side: outlines[side].shape[0] for side in (TRAIN, TEST)}
 
     def origin(self, files: Sequence[Path], options: Sequence[Any] = ()) -> list[Any]:
         """Describe what a store is made from, for its attribute ``sources`` and for comparison on resuming.

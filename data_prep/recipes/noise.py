@@ -9,31 +9,32 @@ import numpy as np
 import numpy.typing as npt
 
 _WORDS = 4
-"""Words of 64 bits that one value of Philox's counter gives."""
+"""Words of 64 bits per value of Philox's counter."""
 
 
 def standard_normal(seed: int, stream: int, rows: range, n_features: int) -> npt.NDArray[np.float64]:
-    """Draw noise for consecutive rows.
+    """Draw standard normal noise for consecutive rows.
 
     Parameters
     ----------
     seed : int
-        At least 0 and below 2**64.
+        Key of the generator; at least 0 and below 2**64.
     stream : int
-        Rows of one number in two streams have nothing in common; at least 0 and below 2**64.
+        Second half of the key: streams are independent. At least 0 and below 2**64.
     rows : range
-        Of step 1.
+        Row numbers, with step 1.
     n_features : int
         Values per row.
 
     Returns
     -------
-    ndarray, shape (len(rows), n_features) float64
+    (len(rows), n_features) float64 array
+        Independent values of mean 0 and variance 1.
 
     Notes
     -----
-    Philox4x64 keyed by seed and stream counts on from row to row; pairs of its words become pairs of normal values by
-    the method of Box and Muller, which takes a fixed number of words, as NumPy's own normal values do not.
+    The counter of Philox4x64 continues from row to row. Pairs of its words become pairs of normal values by the method
+    of Box and Muller, which takes a fixed number of words, unlike NumPy's own normal values.
     """
     per_row = -(-n_features // _WORDS)
     key = np.array([seed, stream], np.uint64)

@@ -1,4 +1,4 @@
-"""What the paper's table of data sets says of each, and how what was found is compared with it.
+"""The paper's table of data sets, and the comparison of actual files with it.
 
 Imports the standard library only.
 """
@@ -14,7 +14,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Expected:
-    """A row of the table: number of samples per side, and (height, width, channels)."""
+    """A row of the table.
+
+    Parameters
+    ----------
+    train, test : int
+        Number of images per side.
+    shape : (int, int, int)
+        Height, width and channels of an image.
+    """
 
     train: int
     test: int
@@ -30,27 +38,40 @@ DATA_SETS = {
 }
 
 
-def differences(name: str, found: Mapping[str, int]) -> list[str]:
-    """Return one text per side whose number of samples is not the paper's."""
-    expected = {"train": DATA_SETS[name].train, "test": DATA_SETS[name].test}
-    return [
-        f"{found.get(side, 0):,} {side} images, expected {n:,} as in the paper"
-        for side, n in expected.items()
-        if found.get(side, 0) != n
-    ]
-
-
-def require(name: str, complaints: Sequence[str], partial: bool) -> None:
-    """Refuse what is not as in the paper, or warn of it.
+def differences(name: str, n_images: Mapping[str, int]) -> list[str]:
+    """List the sides whose number of images differs from the paper's.
 
     Parameters
     ----------
     name : str
-        Of the data set.
+        The data set, a key of `DATA_SETS`.
+    n_images : mapping of str to int
+        Number of images of ``train`` and ``test``.
+
+    Returns
+    -------
+    list of str
+        One complaint per side that differs.
+    """
+    expected = {"train": DATA_SETS[name].train, "test": DATA_SETS[name].test}
+    return [
+        f"{n_images.get(side, 0):,} {side} images, expected {n:,} as in the paper"
+        for side, n in expected.items()
+        if n_images.get(side, 0) != n
+    ]
+
+
+def require(name: str, complaints: Sequence[str], partial: bool) -> None:
+    """Refuse a data set that differs from the paper's, or warn of it.
+
+    Parameters
+    ----------
+    name : str
+        The data set, a key of `DATA_SETS`.
     complaints : sequence of str
-        What is missing or differs; empty when nothing is.
+        What is missing or differs; empty if nothing does.
     partial : bool
-        Go on with what is there.
+        Warn only.
 
     Raises
     ------
@@ -61,5 +82,5 @@ def require(name: str, complaints: Sequence[str], partial: bool) -> None:
         return
     text = f"{name}: {'; '.join(complaints)}"
     if not partial:
-        raise ValueError(f"{text}. Choose partial to go on with what is there")
+        raise ValueError(f"{text}. Choose partial to accept that")
     logger.warning("%s", text)

@@ -1,7 +1,7 @@
 """The skeleton of a recipe: checks of sources and target, and the command line.
 
 A recipe module defines one function that writes the store of a `Job`, and wraps it in a `Recipe`. Imports `files`,
-`jobs`, `paper`, `shards`, `source_files`, `splits` and `tasks`.
+`jobs`, `paper`, `shards`, `source_files`, `splits`, `tasks` and Zarr.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import zarr
 
 from data_prep.recipes.files import existing
 from data_prep.recipes.jobs import Job
@@ -40,14 +42,14 @@ class Recipe:
     summary : str
         Which files it is made from, as a sentence for ``--help``.
     write : callable
-        ``write(job, **options)`` writes the store of a `Job` and returns the number of rows per side.
+        ``write(job, **options)`` writes the store of a `Job`.
     options : mapping of str to mapping
         Command-line options of this data set alone: the flag, and the keywords of ``add_argument``.
     """
 
     name: str
     summary: str
-    write: Callable[..., dict[str, int]]
+    write: Callable[..., None]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def prepare(
@@ -95,7 +97,8 @@ class Recipe:
         """
         paths, absolute = existing(sources), Path(target).absolute()
         require_place(absolute)
-        return self.write(Job(self.name, paths, absolute, partial, client, workers), **options)
+        self.write(Job(self.name, paths, absolute, partial, client, workers), **options)
+        return {side: zarr.open_array(absolute / side, mode="r").shape[0] for side in (TRAIN, TEST)}
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Run the command.

@@ -3,9 +3,9 @@
     python -m data_prep.recipes.svhn FOLDER TARGET.zarr
 
 The files are ``train_32x32.mat``, ``extra_32x32.mat`` and ``test_32x32.mat``; *train* and *extra* are merged in this
-order. The label 10 of the digit 0 becomes 0. A file is unpacked once, beside the target, as MATLAB's format cannot be
-read in ranges; the largest one needs some 4 GB of memory for that, in the process that was called. Needs SciPy (the
-extra ``recipes``).
+order. The label 10 of the digit 0 becomes 0. MATLAB's format cannot be read in ranges, so each file is unpacked once,
+beside the target; the calling process needs some 4 GB of memory for the largest one. Needs SciPy (the extra
+``recipes``).
 """
 
 from __future__ import annotations
@@ -36,18 +36,13 @@ _ROWS_AT_A_TIME = 4096
 _MOST_COMPRESSED = 1032  # of deflate
 
 
-def write(job: Job) -> dict[str, int]:
+def write(job: Job) -> None:
     """Write ``train``, ``test`` (N, 32, 32, 3) uint8 and ``train_labels``, ``test_labels`` (N,) uint8.
 
     Parameters
     ----------
     job : Job
         Its sources hold the three files.
-
-    Returns
-    -------
-    dict of str to int
-        Rows of ``train`` and ``test``.
 
     Raises
     ------
@@ -74,7 +69,6 @@ def write(job: Job) -> dict[str, int]:
         require_unchanged(fingerprints, [file_fingerprint(path) for path in files])
         os.rename(folder / "store", job.target)
         shutil.rmtree(folder)
-    return {side: sum(images.shape[0] for images in arrays[side]) for side in (TRAIN, TEST)}
 
 
 def _find(job: Job) -> dict[str, list[Path]]:
@@ -100,17 +94,17 @@ def _count(path: Path) -> int:
     """Images in a file, from the headers alone."""
     io = _scipy_io()
     with damage_named(path, "cannot be read as a MATLAB file"):
-        found = {name: (tuple(shape), kind) for name, shape, kind in io.whosmat(path)}
-    shape, kind = found.get("X", ((), "nothing"))
-    if len(shape) != 4 or shape[:3] != _SHAPE or kind != "uint8" or found.get("y", ((),))[0] != (shape[3], 1):
-        raise ValueError(f"{path} holds {found}, expected X of (32, 32, 3, N) uint8 and y of (N, 1)")
+        variables = {name: (tuple(shape), kind) for name, shape, kind in io.whosmat(path)}
+    shape, kind = variables.get("X", ((), "nothing"))
+    if len(shape) != 4 or shape[:3] != _SHAPE or kind != "uint8" or variables.get("y", ((),))[0] != (shape[3], 1):
+        raise ValueError(f"{path} holds {variables}, expected X of (32, 32, 3, N) uint8 and y of (N, 1)")
     if (stated := math.prod(shape)) > _MOST_COMPRESSED * path.stat().st_size:
         raise ValueError(f"{path} states {stated:,} pixel values, more than its {path.stat().st_size:,} bytes can hold")
     return int(shape[3])
 
 
 def _unpacked(path: Path, n_rows: int, folder: Path) -> tuple[RawTable, RawTable]:
-    """Images and labels of a file as plain rows in `folder`, from an earlier call where they are whole."""
+    """Images and labels of a file as plain rows in `folder`, those of an earlier call if they are complete."""
     images = RawTable(folder / f"{path.name}.rows", (n_rows, *_SHAPE), _UINT8)
     labels = RawTable(folder / f"{path.name}.labels", (n_rows,), _UINT8)
     if not images.path.is_file():
@@ -130,7 +124,7 @@ def _load(path: Path, variable: str) -> Block:
 
 
 def _write_rows(path: Path, rows: Block) -> None:
-    """Write rows in blocks, as a whole copy in this order would take the memory once more."""
+    """Write rows in blocks: a contiguous copy of all of them would double the memory."""
     unfinished = path.with_name(path.name + ".tmp")
     with place_named(unfinished), unfinished.open("wb") as file:
         for start in range(0, len(rows), _ROWS_AT_A_TIME):

@@ -3,9 +3,9 @@
     python -m data_prep.recipes.yfcc100m SOURCE [SOURCE ...] TARGET.zarr [--test-share 0.05] [--seed 0]
 
 Sources are tar archives (as of WebDataset), zip archives, folders, or texts (``.txt``) that name archives or else
-image files, one per line. Images are cropped around their centre and resized bilinearly. The test split is a hash of
-the names inside of the sources, so that its size differs from the paper's by chance; which images are still there
-differs as well. Counts are compared, and nothing is refused for them.
+image files, one per line. Images are cropped around their centre and resized bilinearly. The test split is drawn by a
+hash of the names inside the sources, so its size differs from the paper's by chance; some of the paper's images are no
+longer available. Counts that differ are therefore reported, never refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
 
 def write(
     job: Job, *, test_share: float = 0.05, seed: int = 0, max_unpacked: int | None = None
-) -> dict[str, int]:
+) -> None:
     """Write ``train`` and ``test`` (N, 32, 32, 3) uint8.
 
     Parameters
@@ -47,11 +47,6 @@ def write(
         Seed of the split.
     max_unpacked : int, optional
         As in `images_to_zarr`.
-
-    Returns
-    -------
-    dict of str to int
-        Rows of ``train`` and ``test``.
 
     Raises
     ------
@@ -67,7 +62,6 @@ def write(
     report = write_images(plan, job.target, client=job.client, workers=job.workers)
     logger.info("%d images were skipped", report.n_skipped)
     require(job.name, differences(job.name, report.rows), partial=True)
-    return report.rows
 
 
 def _open(path: Path, max_unpacked: int | None) -> list[Source]:
@@ -87,16 +81,12 @@ def _open(path: Path, max_unpacked: int | None) -> list[Source]:
     return open_sources([path.parent / line for line in lines], max_unpacked)
 
 
-RECIPE = Recipe(
-    "yfcc100m",
-    "YFCC100M from archives, folders, and texts that name archives or images.",
-    write,
-    {
-        "--test-share": {"type": float, "default": 0.05, "help": "share of the test split (default: 0.05)"},
-        "--seed": {"type": int, "default": 0, "help": "seed of the test split (default: 0)"},
-        **MAX_UNPACKED,
-    },
-)
+_OPTIONS = {
+    "--test-share": {"type": float, "default": 0.05, "help": "share of the test split (default: 0.05)"},
+    "--seed": {"type": int, "default": 0, "help": "seed of the test split (default: 0)"},
+    **MAX_UNPACKED,
+}
+RECIPE = Recipe("yfcc100m", "YFCC100M from archives, folders, and texts that name archives or images.", write, _OPTIONS)
 prepare, main = RECIPE.prepare, RECIPE.main
 
 if __name__ == "__main__":
