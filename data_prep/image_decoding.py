@@ -23,7 +23,7 @@ from data_prep.image_entries import Entry
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "TIFF")
 FRAMES = ("first", "all")
 MAX_FRAME_PIXELS = 64
-"""Frames of a file may have this many times the pixels that one image may have."""
+"""All frames of a file together may have this many times the pixels allowed in one image."""
 _SUBFILE_TYPE = 254
 _REDUCED_OR_MASK = 0b101
 _TAIL_BYTES = 4096
@@ -37,16 +37,16 @@ _loading = threading.Lock()
 class Frame(NamedTuple):
     """One picture of a file, or the reason why it cannot be used.
 
-    Attributes
+    Parameters
     ----------
     number : int
-        From 1 on; 0 for the picture of a file that has no other, and for a file of which none can be used.
-    pixels : Pixels or None
-        Shape (height, width, channels) uint8; None when there is a `reason`.
+        Counted from 1; 0 for the only picture of a file, and for a file without any usable one.
+    pixels : (height, width, channels) uint8 array or None
+        None if there is a `reason`.
     reason : str
-        Empty when there are pixels.
+        Empty if there are pixels.
     unused : int
-        Further frames of the file, which were not asked for.
+        Number of further frames in the file, which were not asked for.
     """
 
     number: int
@@ -59,22 +59,22 @@ class Frame(NamedTuple):
 class Shaping:
     """How an image becomes a row.
 
-    Attributes
+    Parameters
     ----------
     size : (int, int) or None
         Height and width to resize to, after a crop; None leaves the image as it is.
     channels : {1, 3}
         Grey or RGB.
     crop : (int, int, int, int) or None
-        Left, top, width and height of a rectangle that is cut out and resized by the mean over pixels. By default the
-        largest one of the aspect ratio of `size` around the centre, resized bilinearly.
+        Left, top, width and height of a rectangle that is cut out and resized by the mean over pixels. By default it is
+        the largest one around the centre with the aspect ratio of `size`, resized bilinearly.
     frames : {"first", "all"}
         Which pages or frames of a file become rows.
 
     Raises
     ------
     ValueError
-        When a value is out of range.
+        If a value is out of range.
     """
 
     size: tuple[int, int] | None = None
@@ -100,19 +100,19 @@ def load_decoders() -> None:
 
 
 def decode(entry: Entry, shaping: Shaping) -> Iterator[Frame]:
-    """Yield the frames of an entry, one at a time.
+    """Decode the frames of an entry.
 
     Parameters
     ----------
     entry : Entry
         A file, the bytes of one, or a refusal, which is passed on.
     shaping : Shaping
-        What becomes of the image, and whether frames behind the first one are wanted.
+        How images become rows, and whether all frames are wanted.
 
     Yields
     ------
     Frame
-        At least one.
+        At least one; damage becomes a frame with a reason.
     """
     if entry.content is None:
         yield Frame(0, None, entry.refusal)
@@ -122,7 +122,7 @@ def decode(entry: Entry, shaping: Shaping) -> Iterator[Frame]:
         with Image.open(stream, formats=FORMATS) as image:
             yield from _frames(image, shaping)
             if shaping.frames == "all" and image.format == "GIF" and not _has_end(entry.content):
-                yield Frame(0, None, "the end of the GIF is missing, and frames with it where it had more")
+                yield Frame(0, None, "the end of the GIF is missing, and perhaps frames with it")
     except MemoryError:
         raise
     except UnidentifiedImageError:
@@ -171,24 +171,24 @@ def _frame(image: Image.Image, shaping: Shaping, number: int) -> Frame:
 
 
 def _further(image: Image.Image) -> int:
-    """Frames behind the first one; at least one, where damage keeps them from being counted."""
+    """Number of frames after the first one; 1 if damage prevents counting."""
     try:
         n_frames: int = image.n_frames  # type: ignore[attr-defined]
         if image.format != "TIFF":
             return n_frames - 1
-        found = 0
+        n_pages = 0
         for number in range(1, n_frames):
             image.seek(number)
-            found += not _is_no_page(image)
+            n_pages += not _is_no_page(image)
     except MemoryError:
         raise
     except Exception:
         return 1
-    return found
+    return n_pages
 
 
 def _has_end(content: bytes | Path) -> bool:
-    """Whether a GIF ends with its trailer, padding aside: Pillow takes a file that is cut between frames for whole."""
+    """Whether a GIF ends with its trailer, padding aside: Pillow accepts a file that is cut between frames."""
     if isinstance(content, Path):
         with content.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -231,7 +231,7 @@ def _pixels(image: Image.Image, shaping: Shaping) -> Pixels | str:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    # Looking for an orientation costs as much as decoding a small image, and JPEG says at once when there is none.
+    # Looking for an orientation costs as much as decoding a small image, and a JPEG shows at once whether it has one.
     if image.format == "JPEG" and "exif" not in image.info and "xmp" not in image.info:
         return image
     return ImageOps.exif_transpose(image)

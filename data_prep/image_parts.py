@@ -1,7 +1,7 @@
 """Decodes one part of the sources (an archive, a range of a folder) to files of rows: one task, which may be repeated.
 
-Files are written under other names and renamed when they are whole, the part's record last. Imports `image_records`,
-`image_entries`, `image_decoding`, `tasks` and NumPy.
+Files are written under temporary names and renamed when they are complete, the part's record last. Imports
+`image_records`, `image_entries`, `image_decoding`, `tasks` and NumPy.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from data_prep.tasks import in_order
 BATCH_ENTRIES = 256
 BATCH_BYTES = 2**20
 BATCH_ROW_BYTES = 64 * 2**20
-"""Of the rows that one batch of entries becomes."""
+"""Size of the decoded rows of a batch."""
 BATCHES_PER_WORKER = 4
 LISTED = 100_000
-"""Skipped images that are listed by name, in a part and in a store; all are counted."""
+"""Number of skipped images that a part and a store list by name; all are counted."""
 _LONGEST_TEXT = 500
 
 
@@ -44,19 +44,21 @@ def write_part(part: Part, pool: Executor | None = None, n_workers: int = 1) -> 
     part : Part
         What to decode.
     pool : Executor, optional
-        Processes (or threads) that decode; without it the calling thread does.
+        Processes or threads that decode; by default the calling thread does.
     n_workers : int
-        Of the pool.
+        Number of workers of the pool.
 
     Returns
     -------
-    int, Record
-        The number of the part, and what became of it.
+    number : int
+        The number of the part.
+    record : Record
+        How many rows it yielded, and how many images were skipped.
 
     Raises
     ------
     ValueError
-        When the archive is damaged.
+        If the archive is damaged.
     """
     load_decoders()
     with place_named(part.treatment.folder), _Files(part) as files:
@@ -66,7 +68,7 @@ def write_part(part: Part, pool: Executor | None = None, n_workers: int = 1) -> 
 
 
 class _Files:
-    """The files of a part while they are written; without `publish` they are removed again."""
+    """The files of a part while they are written; they are removed unless published."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -116,11 +118,10 @@ class _Files:
 
 
 class _Batch(NamedTuple):
-    """What some entries became: rows (n, height, width, channels) and labels per side, and what was skipped.
+    """Decoded entries: rows (n, height, width, channels) and labels per side, and what was skipped.
 
     Rows are one array, as processes send one much faster than many. `unused` counts the frames of each file that were
-    not asked for. `end` is the entry, and the number of its frames, before which the batch was full; None where nothing
-    is left.
+    not asked for. `end` is (entry, frame) at which a full batch stopped; None if all entries are decoded.
     """
 
     rows: dict[str, Pixels]
@@ -131,28 +132,28 @@ class _Batch(NamedTuple):
 
 
 def _decoded_part(part: Part, pool: Executor | None, n_workers: int) -> Iterator[_Batch]:
-    """Batches in the order of the entries; files of so many frames that they fill a batch are decoded here."""
+    """Batches in the order of the entries; what exceeds the batch of a pool's task is decoded here."""
     treatment = part.treatment
     entries = (e for e in part.source.entries() if not e.key.lower().endswith(treatment.ignored))
     most = max(1, min(BATCH_ENTRIES, BATCH_ROW_BYTES // max(1, math.prod(treatment.shape))))
-    lists = _lists(entries, most)
+    groups = _grouped(entries, most)
     if pool is None:
-        for listed in lists:
-            yield from _decoded(treatment, part.side, listed)
+        for group in groups:
+            yield from _decoded(treatment, part.side, group)
         return
-    begun: deque[list[Entry]] = deque()
-    noted = (begun.append(listed) or listed for listed in lists)  # type: ignore[func-returns-value]
+    submitted: deque[list[Entry]] = deque()
+    noted = (submitted.append(group) or group for group in groups)  # type: ignore[func-returns-value]
     decode_batch = partial(_first_batch, treatment, part.side)
     for batch in in_order(pool, decode_batch, noted, BATCHES_PER_WORKER * n_workers):
-        listed = begun.popleft()
+        group = submitted.popleft()
         yield batch
         if batch.end is not None:
-            place, n_frames = batch.end
-            yield from _decoded(treatment, part.side, listed[place:], n_frames)
+            entry, frame = batch.end
+            yield from _decoded(treatment, part.side, group[entry:], frame)
 
 
-def _lists(entries: Iterable[Entry], most: int) -> Iterator[list[Entry]]:
-    """Lists of entries: many small images, as a task of the pool costs as much as decoding one, or few large ones."""
+def _grouped(entries: Iterable[Entry], most: int) -> Iterator[list[Entry]]:
+    """Many small images or few large ones at a time: sending a task to the pool costs as much as decoding one."""
     batch: list[Entry] = []
     n_bytes = 0
     for entry in entries:
@@ -173,18 +174,18 @@ def _decoded(treatment: Treatment, side: str, entries: list[Entry], n_done: int 
     """Decode entries, the first one without its `n_done` first frames, to batches of bounded size."""
     room = max(1, BATCH_ROW_BYTES // max(1, math.prod(treatment.shape)))
     gathered = _Gathered(treatment, side)
-    for place, entry in enumerate(entries):
-        start = n_done if place == 0 else 0
+    for index, entry in enumerate(entries):
+        start = n_done if index == 0 else 0
         for number, frame in enumerate(itertools.islice(decode(entry, treatment.shaping), start, None), start):
             if gathered.n_rows >= room:
-                yield gathered.batch((place, number))
+                yield gathered.batch((index, number))
                 gathered = _Gathered(treatment, side)
             gathered.add(entry, frame)
     yield gathered.batch(None)
 
 
 class _Gathered:
-    """A batch while it grows; rows that do not fit are skipped, so that none is kept."""
+    """A growing batch; images of another shape or class are skipped."""
 
     def __init__(self, treatment: Treatment, side: str) -> None:
         self._treatment, self._side = treatment, side
@@ -210,8 +211,8 @@ class _Gathered:
         self.n_rows += 1
 
     def batch(self, end: tuple[int, int] | None) -> _Batch:
-        stacked = {side: np.stack(found) for side, found in self._rows.items()}
-        labels = {side: bytes(found) for side, found in self._labels.items()}
+        stacked = {side: np.stack(rows) for side, rows in self._rows.items()}
+        labels = {side: bytes(numbers) for side, numbers in self._labels.items()}
         return _Batch(stacked, labels, self._skipped, self._unused, end)
 
 

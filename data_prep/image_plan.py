@@ -1,4 +1,4 @@
-"""What is to become of which images. Imports `image_decoding`, `image_sources` and `splits`."""
+"""Which images become which rows. Imports `image_decoding`, `image_sources` and `splits`."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from data_prep.splits import TEST, TRAIN, HashSplit
 
 @dataclass(frozen=True)
 class Plan:
-    """What becomes of which images.
+    """Which images become which rows of which array.
 
-    Attributes
+    Parameters
     ----------
     sources : tuple of Source
         In the order of rows.
     shaping : Shaping
         How images become rows.
     sides : tuple of str
-        Per source the array of its rows, `TRAIN` or `TEST`; empty where all sources make one array or `split` decides.
+        Per source the array of its rows, `TRAIN` or `TEST`; empty if there is one array or `split` decides.
     split : HashSplit, optional
         Draws the side of each image.
     classes : tuple of str
-        Folders inside of the sources that are labels.
+        Names of folders inside the sources; the index of an image's folder is its label.
     ignored : tuple of str
-        Endings of names of what is no image, in lower case.
+        Endings, in lower case, of names that are not images.
     shape : (int, int, int), optional
-        Of every row; by default that of the first image.
+        Height, width and channels of every row; by default those of the first image.
     rows_per_chunk : int, optional
-        By default about 2 MiB of rows.
+        Rows per Zarr chunk; by default about 2 MiB of them.
     """
 
     sources: tuple[Source, ...]
@@ -46,11 +46,17 @@ class Plan:
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """Names of the arrays; "" when the store is one array."""
+        """Names of the arrays; "" if the store is one array."""
         return (TRAIN, TEST) if self.sides or self.split else ("",)
 
     def description(self) -> dict[str, Any]:
-        """Return what tells this plan from others, as JSON values."""
+        """Describe the plan, for comparison with that of an earlier call.
+
+        Returns
+        -------
+        dict
+            JSON values, with the fingerprints of the sources.
+        """
         described = {
             "sources": [source.fingerprint() for source in self.sources],
             "shaping": asdict(self.shaping),
@@ -61,5 +67,5 @@ class Plan:
             "shape": self.shape,
             "rows_per_chunk": self.rows_per_chunk,
         }
-        known: dict[str, Any] = json.loads(json.dumps(described))  # as it is read back, tuples being lists
-        return known
+        values: dict[str, Any] = json.loads(json.dumps(described))  # as they are read back, with lists for tuples
+        return values

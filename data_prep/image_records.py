@@ -21,7 +21,15 @@ from data_prep.splits import HashSplit
 
 
 class Skipped(NamedTuple):
-    """An image that is not in the store, and why."""
+    """An image that is not in the store.
+
+    Parameters
+    ----------
+    name : str
+        Source and name of the image, and the number of its frame if it has several.
+    reason : str
+        Why it was skipped.
+    """
 
     name: str
     reason: str
@@ -29,22 +37,22 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True)
 class Treatment:
-    """What all parts have in common.
+    """Settings that all parts share.
 
-    Attributes
+    Parameters
     ----------
-    folder : Path
-        Where parts are written.
+    folder : path
+        The folder of the files of all parts.
     shape : (int, int, int)
         Height, width and channels of every row.
     shaping : Shaping
         How images become rows.
     split : HashSplit, optional
-        Draws the side of each image; without it the side is that of the part.
+        Draws the side of each image; by default each has the side of its part.
     classes : tuple of str
-        Folders inside of the sources whose places in this tuple are labels; empty when there are none.
+        Names of folders inside the sources; the index of an image's folder is its label. Empty if there are no labels.
     ignored : tuple of str
-        Endings of names of what is no image, such as descriptions beside images; in lower case.
+        Endings, in lower case, of names that are not images, such as descriptions beside images.
     """
 
     folder: Path
@@ -57,18 +65,18 @@ class Treatment:
 
 @dataclass(frozen=True)
 class Part:
-    """One task.
+    """One task: a range of a source.
 
-    Attributes
+    Parameters
     ----------
     number : int
-        Place in the order of rows.
+        Position in the order of rows, from 0.
     source : Source
-        Its entries.
+        Yields the entries of this part.
     side : str
         Name of the array that its rows belong to.
     treatment : Treatment
-        Shared by all parts.
+        Settings that all parts share.
     """
 
     number: int
@@ -77,22 +85,35 @@ class Part:
     treatment: Treatment
 
     def file(self, name: str) -> Path:
-        """Return the place of one of the part's files."""
+        """Name one of the part's files.
+
+        Parameters
+        ----------
+        name : str
+            Such as ``"train.rows"`` or ``"json"``.
+
+        Returns
+        -------
+        path
+            In the folder of all parts, with the number of this one.
+        """
         return self.treatment.folder / f"{self.number:07d}.{name}"
 
 
 @dataclass
 class Record:
-    """What became of a part.
+    """The counts of a decoded part.
 
-    Attributes
+    Parameters
     ----------
     rows : dict of str to int
         Number of rows per side.
     skipped : int
-        Images, and frames of images, that were skipped.
-    unused_files, unused_frames : int
-        Files of several frames of which only the first one was asked for, and the others.
+        Number of images, and frames of images, that were skipped.
+    unused_files : int
+        Number of files with several frames of which only the first one was asked for.
+    unused_frames : int
+        Number of the other frames of these files.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -102,7 +123,18 @@ class Record:
 
 
 def read_record(part: Part) -> Record | None:
-    """Return the record of a part that is done and whose files are whole, else None."""
+    """Read the record of a part.
+
+    Parameters
+    ----------
+    part : Part
+        The part.
+
+    Returns
+    -------
+    Record or None
+        None unless the part is decoded and its files are complete.
+    """
     if not part.file("json").is_file():
         return None
     try:
@@ -110,24 +142,56 @@ def read_record(part: Part) -> Record | None:
     except (ValueError, TypeError):  # damaged: the part is decoded again
         return None
     tables = [table for side in record.rows for table in (rows_of(part, record, side), labels_of(part, record, side))]
-    whole = all(table.path.is_file() and table.path.stat().st_size == table.n_bytes for table in tables if table)
-    return record if whole else None
+    complete = all(table.path.is_file() and table.path.stat().st_size == table.n_bytes for table in tables if table)
+    return record if complete else None
 
 
 def rows_of(part: Part, record: Record, side: str) -> RawTable:
-    """Return the rows of a part that is done, shape (rows, height, width, channels) uint8."""
+    """Locate the rows of a decoded part.
+
+    Parameters
+    ----------
+    part : Part
+        The part.
+    record : Record
+        Its counts.
+    side : str
+        Name of an array.
+
+    Returns
+    -------
+    RawTable
+        Shape (rows, height, width, channels), uint8.
+    """
     return RawTable(part.file(f"{side}.rows"), (record.rows.get(side, 0), *part.treatment.shape), np.dtype(np.uint8))
 
 
 def labels_of(part: Part, record: Record, side: str) -> RawTable | None:
-    """Return the labels of a part that is done, shape (rows,) uint8; None where there are none."""
+    """Locate the labels of a decoded part; arguments as for `rows_of`.
+
+    Returns
+    -------
+    RawTable or None
+        Shape (rows,), uint8; None if there are no classes.
+    """
     if not part.treatment.classes:
         return None
     return RawTable(part.file(f"{side}.labels"), (record.rows.get(side, 0),), np.dtype(np.uint8))
 
 
 def read_skipped(part: Part) -> Iterator[Skipped]:
-    """Yield what a part that is done has listed as skipped."""
+    """Read what a decoded part has listed as skipped.
+
+    Parameters
+    ----------
+    part : Part
+        The part.
+
+    Yields
+    ------
+    Skipped
+        In the order of the source.
+    """
     if part.file("skipped").is_file():
         with part.file("skipped").open(encoding="ascii") as lines:
             for line in lines:

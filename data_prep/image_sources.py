@@ -1,7 +1,8 @@
 """Opens sources of images: folders, single files, texts that name files, tar and zip archives.
 
 Nothing is extracted and no link is followed. A source yields entries in a fixed order, and cuts itself into parts that
-yield the same. Imports `image_archives`, `image_entries`, `source_files`, `tar_members` and the standard library.
+together yield the same entries. Imports `image_archives`, `image_entries`, `source_files`, `tar_members` and the
+standard library.
 """
 
 from __future__ import annotations
@@ -25,22 +26,42 @@ IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tif
 
 @dataclass(frozen=True)
 class Folder:
-    """Files below a folder, given by their relative paths."""
+    """Files below a folder.
+
+    Parameters
+    ----------
+    path : path
+        The folder.
+    files : tuple of str
+        Their paths relative to the folder, in order.
+    """
 
     path: Path
     files: tuple[str, ...]
 
     def parts(self) -> list[Source]:
-        """Return ranges of the files, each as a source of its own."""
+        """Cut the source into ranges of files.
+
+        Returns
+        -------
+        list of Source
+            Each with up to `FILES_PER_PART` files.
+        """
         starts = range(0, len(self.files), FILES_PER_PART)
         return [Folder(self.path, self.files[start : start + FILES_PER_PART]) for start in starts]
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what tells this source from others, as JSON values."""
+        """Identify the files by names, sizes, times and checksums, as JSON values."""
         return files_fingerprint(self.path, self.path, self.files)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield one entry per file; links and special files come with a refusal."""
+        """Look at each file.
+
+        Yields
+        ------
+        Entry
+            One per file; links and special files are refused.
+        """
         label = base_name(self.path)
         for file in self.files:
             yield file_entry(label, file, self.path / file)
@@ -48,16 +69,16 @@ class Folder:
 
 @dataclass(frozen=True)
 class FileList:
-    """Files that a text names, one per line, from the text's folder on where they are relative.
+    """Files that a text names, one per line; paths are relative to the folder of the text.
 
-    Attributes
+    Parameters
     ----------
-    path : Path
-        The text. It is never held in memory.
+    path : path
+        The text, which is never held in memory.
     offset : int
         Byte at which the first line begins.
-    n_lines : int or None
-        Lines from there on; None for all.
+    n_lines : int, optional
+        Number of lines from there; by default all.
     """
 
     path: Path
@@ -65,25 +86,37 @@ class FileList:
     n_lines: int | None = None
 
     def parts(self) -> list[Source]:
-        """Return ranges of the lines, each as a source of its own."""
-        found: list[Source] = []
+        """Cut the source into ranges of lines.
+
+        Returns
+        -------
+        list of Source
+            Each with up to `FILES_PER_PART` lines.
+        """
+        ranges: list[Source] = []
         with self.path.open("rb") as text:
             text.seek(self.offset)
             offset = self.offset
             while lines := list(itertools.islice(text, FILES_PER_PART)):
-                found.append(FileList(self.path, offset, len(lines)))
+                ranges.append(FileList(self.path, offset, len(lines)))
                 offset += sum(map(len, lines))
-        return found
+        return ranges
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what tells the text and the files that it names from others."""
+        """Identify the text and the files that it names, as JSON values."""
         with self.path.open("rb") as text:
             names = (os.fsdecode(line.strip()) for line in text)
             named = files_fingerprint(self.path, self.path.parent, names)
         return file_fingerprint(self.path) | {"content of its files": named["checksum"]}
 
     def entries(self) -> Iterator[Entry]:
-        """Yield one entry per line that is not empty; links, special and missing files come with a refusal."""
+        """Look at each file.
+
+        Yields
+        ------
+        Entry
+            One per line that is not empty; links, special and missing files are refused.
+        """
         label, folder = base_name(self.path), self.path.parent
         with self.path.open("rb") as text:
             text.seek(self.offset)
@@ -96,26 +129,38 @@ Source = Folder | FileList | Archive | ZipArchive
 
 
 def open_sources(paths: Sequence[str | os.PathLike[str]], max_unpacked: int | None = None) -> list[Source]:
-    """Return one source per folder, archive, and run of image files of one folder, in the given order.
+    """Open folders, archives and image files.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        In the order of rows.
+    max_unpacked : int, optional
+        Limit per archive, as in `Archive`.
+
+    Returns
+    -------
+    list of Source
+        One per folder, per archive, and per run of consecutive image files in one folder.
 
     Raises
     ------
     FileNotFoundError
-        When a path does not exist.
+        If a path does not exist.
     ValueError
-        When it is a FIFO, a device or a socket.
+        If it is a FIFO, a device or a socket.
     """
-    found: list[Source] = []
+    sources: list[Source] = []
     for folder, run in itertools.groupby(map(Path, paths), _folder_of_image):
         if folder is None:
-            found += [_open_source(path, max_unpacked) for path in run]
+            sources += [_open_source(path, max_unpacked) for path in run]
         else:
-            found.append(Folder(folder, tuple(path.name for path in run)))
-    return found
+            sources.append(Folder(folder, tuple(path.name for path in run)))
+    return sources
 
 
 def _folder_of_image(path: Path) -> Path | None:
-    """Where an image file lies, by the ending of its name; None for anything else."""
+    """The folder of an image file, which its ending tells; None for anything else."""
     return path.parent if path.suffix.lower() in IMAGE_ENDINGS and path.is_file() else None
 
 

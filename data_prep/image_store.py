@@ -1,8 +1,8 @@
-"""Writes the images of sources to a store in two phases, both of which go on where an interrupted call has ended.
+"""Writes the images of sources to a store in two phases, both of which resume after an interruption.
 
 First each part of the sources is decoded to files of rows, then the rows of all parts are written to shards: how many
-rows a source yields is known only when it has been decoded. Both lie in ``TARGET.partial``, which needs twice the
-space of the store. Imports `builds`, `image_begin`, `image_plan`, `image_parts`, `image_records`, `processes`,
+rows a source yields is known only when it has been decoded. Both phases write to ``TARGET.partial``, which needs twice
+the space of the store. Imports `builds`, `image_begin`, `image_plan`, `image_parts`, `image_records`, `processes`,
 `shards`, `tasks` and `cores`.
 """
 
@@ -39,25 +39,27 @@ logger = logging.getLogger(__name__)
 
 SKIPPED_FILE = "skipped.jsonl"
 VISIBLE_SECONDS = 60
-"""Network file systems may show a file of another machine this much later."""
+"""Network file systems may show a file that another machine wrote only after some time."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of the sources.
+    """How many images were written and skipped.
 
-    Attributes
+    Parameters
     ----------
     written : int
         Number of rows in the store.
     skipped : list of Skipped
-        In the order of the sources, the first 100,000 of them.
+        The first 100,000 that were skipped, in the order of the sources.
     n_skipped : int
         Number of all that were skipped.
     rows : dict of str to int
-        Rows per array; the store itself is "".
-    unused_files, unused_frames : int
-        Files of several frames of which only the first one was asked for, and the others.
+        Number of rows per array; the name is "" if the store is one array.
+    unused_files : int
+        Number of files with several frames of which only the first one was asked for.
+    unused_frames : int
+        Number of the other frames of these files.
     """
 
     written: int
@@ -77,27 +79,35 @@ def write_images(
     overwrite: bool = False,
     accept: Callable[[dict[str, int]], None] | None = None,
 ) -> Report:
-    """Write a store, or go on with it.
+    """Write a store, or resume writing it.
 
     Parameters
     ----------
     plan : Plan
-        What to write.
+        Which images become which rows.
     target : path
         Absolute. The store appears there when it is complete.
-    client, workers
-        As in `tasks.each`; without a client processes share the work on each part, and threads write the shards.
+    client : distributed.Client, optional
+        Workers that decode and write; by default processes decode and threads write.
+    workers : int, optional
+        Number of processes and threads; by default one per available core.
     overwrite : bool
-        Replace what is at `target`.
+        Replace an existing target.
     accept : callable, optional
-        Given the rows per array when all is decoded; what it raises ends the call, which may be made again.
+        Given the number of rows per array when all images are decoded. An error that it raises ends the call; the same
+        call can then be made again.
+
+    Returns
+    -------
+    Report
+        How many images were written and skipped.
 
     Raises
     ------
     ValueError
-        When an archive is damaged, no image can be read, or ``TARGET.partial`` was begun with another plan.
+        If an archive is damaged, no image can be read, or ``TARGET.partial`` was begun with another plan.
     FileExistsError
-        When another process writes the same target.
+        If another process is writing the target.
     """
     with in_work(target) as partial:
         return _write(plan, target, partial, client, workers, overwrite, accept)
@@ -121,8 +131,8 @@ def _write(
     counts, outlines = _counts(plan, owners, records), _outlines(plan, parts, records)
     n_skipped = sum(r.skipped for r in records)
     if not (written := sum(sum(r.rows.values()) for r in records)):
-        found = next(itertools.chain.from_iterable(map(read_skipped, parts)), Skipped("", "not there"))
-        raise ValueError(f"no image could be used; the first is {found.name!r}: {found.reason}")
+        first = next(itertools.chain.from_iterable(map(read_skipped, parts)), Skipped("", "not there"))
+        raise ValueError(f"no image could be used; the first is {first.name!r}: {first.reason}")
     rows, store = {name: outlines[name].shape[0] for name in plan.arrays}, partial / "store"
     if accept is not None:
         accept(rows)
@@ -131,7 +141,7 @@ def _write(
     if unused["files"]:
         attributes["unused"] = unused
         logger.warning(
-            "%d file(s) hold %d frames or pages behind their first one, which are not used; frames='all' "
+            "%d file(s) hold %d frames or pages after their first one, which are not used; frames='all' "
             "(--frames all) makes each of them a row",
             *unused.values(),
         )
@@ -154,19 +164,19 @@ def _parts(plan: Plan, treatment: Treatment, cut: Sequence[Sequence[Source]]) ->
 
 def _decode_parts(parts: Sequence[Part], client: Any, workers: int | None) -> list[Record]:
     records = [read_record(part) for part in parts]
-    left = [part for part, record in zip(parts, records, strict=True) if record is None]
-    if len(left) < len(parts):
-        logger.info("%d of %d parts are decoded already", len(parts) - len(left), len(parts))
-    for done, (number, record) in enumerate(_decoding(left, client, workers), len(parts) - len(left) + 1):
+    missing = [part for part, record in zip(parts, records, strict=True) if record is None]
+    if len(missing) < len(parts):
+        logger.info("%d of %d parts have been decoded already", len(parts) - len(missing), len(parts))
+    for done, (number, record) in enumerate(_decoding(missing, client, workers), len(parts) - len(missing) + 1):
         records[number] = record
         name, written = base_name(parts[number].source.path), sum(record.rows.values())
         logger.info("%s: %d images decoded, %d skipped (%d of %d)", name, written, record.skipped, done, len(parts))
-    _require_visible(left)
+    _require_visible(missing)
     return [record for record in records if record is not None]
 
 
 def _require_visible(parts: Sequence[Part]) -> None:
-    """Refuse parts that workers have written to folders of their own."""
+    """Refuse parts that workers have written to folders which this machine does not see."""
     deadline = time.monotonic() + VISIBLE_SECONDS
     for part in parts:
         while read_record(part) is None:
@@ -177,9 +187,9 @@ def _require_visible(parts: Sequence[Part]) -> None:
 
 
 def _decoding(parts: Sequence[Part], client: Any, workers: int | None) -> Iterator[tuple[int, Record]]:
-    """Parts as they are done: tasks on a cluster or of processes here, which share the work on one where there are few.
+    """Parts as they are done: one task each on a cluster or in processes here, which share a part if there are few.
 
-    Threads would share one interpreter, which small images keep busy: two of them took twice as long.
+    Not in threads, which share one interpreter: with small images two of them took twice as long as one.
     """
     n_workers = workers or available_cores()
     if client is not None:

@@ -4,7 +4,7 @@
         [--frames first|all] [--test-share 0.05 --seed 0] [--cluster URL]
 
 Sources keep their given order, archives the order of their members, folders are sorted by path. Images that cannot be
-used are skipped and reported, never replaced. An interrupted call goes on when it is made again. Imports
+used are skipped and reported, never replaced. An interrupted call resumes when it is made again. Imports
 `image_sources`, `image_decoding`, `image_store`, `shards`, `source_files`, `splits` and `tasks`.
 """
 
@@ -29,7 +29,7 @@ from data_prep.tasks import with_cluster
 
 _STORE_MARKERS = ("zarr.json", ".zarray", ".zgroup")
 PRINTED = 1000
-"""Skipped images that the command names; the store lists more."""
+"""Number of skipped images that the command names; the store lists more."""
 
 
 def images_to_zarr(
@@ -54,59 +54,60 @@ def images_to_zarr(
     sources : path or sequence of path
         Folders, archives (`.tar`, `.tar.gz`, `.zip`) and image files.
     target : path
-        The new store. It appears when it is complete; until then ``TARGET.partial`` beside it holds decoded parts, with
-        which the same call goes on. It needs twice the space of the store.
+        The new store. It appears when it is complete; until then ``TARGET.partial`` beside it holds decoded parts, from
+        which the same call resumes. It needs twice the space of the store.
     size : (int, int), optional
-        Height and width: images are cropped around their centre to this aspect ratio and resized bilinearly. Without it
-        images that differ in size from the first one are skipped.
+        Height and width: images are cropped around their centre to this aspect ratio and resized bilinearly. By
+        default images that differ in size from the first one are skipped.
     channels : {1, 3}
         Grey or RGB. Transparency is dropped.
     frames : {"first", "all"}
-        Of files with several frames or pages (TIFF, GIF, animated PNG and WebP), the first one becomes a row, and the
-        report counts the others; or each frame does, all of them on one side of a split.
+        Whether the first or each frame of a file with several ones (TIFF, GIF, animated PNG and WebP) becomes a row.
+        The report counts those that are not used. All frames of a file are on the same side of a split.
     rows_per_chunk : int, optional
         Images per Zarr chunk; by default about 2 MiB of them. A shard holds 32 chunks.
     test_share : float, optional
-        The store becomes a group of two arrays, ``train`` and ``test``, and this share of the images is drawn for
-        ``test`` by a hash of `seed` and of their names inside of the sources. Neither the sources' order and names nor
-        workers have a part in it.
+        Probability that an image is drawn for ``test``; the store becomes a group of two arrays, ``train`` and
+        ``test``. The draw is a hash of `seed` and the name of the image inside its source: the order and names of
+        sources and the workers do not affect it.
     seed : int
-        Of `test_share`.
+        Seed of the test split.
     max_unpacked : int, optional
-        Bytes that each archive may unpack to; by default 1 GiB, or 100 times its size where that is more.
+        Largest size in bytes that each archive may unpack to; by default 1 GiB, or 100 times its own size if that is
+        more.
     client : distributed.Client, optional
-        Workers that decode and write, a task per 4,096 files of a folder or of a plain tar archive, and one per
-        other archive; they must see sources and target. By default processes of this machine do.
+        Workers that decode and write, one task per 4,096 files of a folder or of a plain tar archive, and one per
+        other archive; they must see sources and target. By default processes on this machine do the work.
     workers : int, optional
-        Processes, by default one per available core. (Where Python starts them afresh, as on macOS and Windows, a
-        script calls this function under ``if __name__ == "__main__":``.)
+        Number of processes; by default one per available core. (Where Python starts them afresh, as on macOS and
+        Windows, a script must call this function under ``if __name__ == "__main__":``.)
     overwrite : bool
-        Replace a Zarr store that is already there.
+        Replace an existing Zarr store.
 
     Returns
     -------
     Report
         The number of rows written and what was skipped. The store keeps both: its attributes count per source, and
-        ``skipped.jsonl`` (in ``train`` where there are two arrays) lists the first 100,000 names and reasons. Frames
-        that were not used are counted in the attribute ``unused``.
+        ``skipped.jsonl`` (in ``train`` if there are two arrays) lists the first 100,000 names and reasons. The
+        attribute ``unused`` counts frames that were not used.
 
     Raises
     ------
     ValueError
-        When an argument is out of range, an archive is damaged or unpacks to too much, a source is neither file nor
-        folder, no image could be read, sources changed meanwhile, or ``TARGET.partial`` was begun from other sources
-        or with other options.
+        If an argument is out of range, an archive is damaged or unpacks to too much, a source is neither file nor
+        folder, no image can be read, sources changed during the call, or ``TARGET.partial`` was begun from other
+        sources or with other options.
     FileExistsError
-        When there is something at `target` that must not be replaced, or another process is writing it.
+        If there is something at `target` that must not be replaced, or another process is writing it.
     FileNotFoundError
-        When a source, or the folder of `target`, does not exist.
+        If a source, or the folder of `target`, does not exist.
 
     Notes
     -----
-    The orientation an image states in its EXIF data is applied. Images with more than 8 bits in their only channel are
-    skipped, as narrowing them needs a choice of range. Names are labels: two images of one name in an archive are two
-    rows, on the same side of a split. Smaller copies and masks in a TIFF, and further pictures in a JPEG (previews,
-    gain maps), are no frames.
+    The orientation in the EXIF data of an image is applied. Images with more than 8 bits in their only channel are
+    skipped, as narrowing them needs a choice of range. Names are labels: two images of the same name in an archive are
+    two rows, on the same side of a split. Smaller copies and masks in a TIFF, and further pictures in a JPEG (previews,
+    gain maps), do not count as frames.
     """
     for name, value in {"rows_per_chunk": rows_per_chunk, "workers": workers, "max_unpacked": max_unpacked}.items():
         if value is not None and value < 1:
@@ -136,26 +137,40 @@ def _parser() -> argparse.ArgumentParser:
         description="Turn folders, tar and zip archives of images into a uint8 Zarr array (N, height, width, channel).",
     )
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="folder, .tar, .tar.gz or .zip, or an image")
-    parser.add_argument("target", metavar="TARGET.zarr", help="store to create")
+    parser.add_argument("target", metavar="TARGET.zarr", help="the new store")
     parser.add_argument("--size", nargs=2, type=int, metavar=("H", "W"), help="crop around the centre and resize")
     parser.add_argument("--channels", type=int, choices=(1, 3), default=3, help="grey or RGB (default: 3)")
     parser.add_argument(
-        "--frames", choices=FRAMES, default="first", help="of files with several frames or pages (default: first)"
+        "--frames", choices=FRAMES, default="first", help="frames or pages that become rows (default: first)"
     )
     parser.add_argument("--rows-per-chunk", type=int, metavar="N", help="images per chunk (default: about 2 MiB)")
-    parser.add_argument("--test-share", type=float, metavar="SHARE", help="draw a test split: arrays train and test")
-    parser.add_argument("--seed", type=int, default=0, help="of the test split (default: 0)")
+    parser.add_argument("--test-share", type=float, metavar="SHARE", help="draw a test split, as arrays train and test")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the test split (default: 0)")
     parser.add_argument(
-        "--max-unpacked", type=int, metavar="BYTES", help="of each archive (default: 1 GiB, or 100 times its size)"
+        "--max-unpacked",
+        type=int,
+        metavar="BYTES",
+        help="largest size that an archive may unpack to (default: 1 GiB, or 100 times its size if that is more)",
     )
-    parser.add_argument("--cluster", metavar="URL", help="address of a Dask scheduler whose workers do it")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
-    parser.add_argument("--overwrite", action="store_true", help="replace a store that exists")
+    parser.add_argument("--cluster", metavar="URL", help="Dask scheduler whose workers write the store")
+    parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: one per core)")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing store")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return its exit code."""
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Of the command line; by default those of this process.
+
+    Returns
+    -------
+    int
+        The exit code: 1 after an error, which is printed as one line.
+    """
     options = vars(_parser().parse_args(arguments))
     size, cluster = options.pop("size"), options.pop("cluster")
     options["size"] = None if size is None else tuple(size)
@@ -170,7 +185,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def print_report(report: Report) -> None:
-    """Print counts, and what was skipped to the error stream."""
+    """Print the counts, and to the error stream what was skipped.
+
+    Parameters
+    ----------
+    report : Report
+        Of a finished call.
+    """
     for name, reason in report.skipped[:PRINTED]:
         # Names come from foreign archives: control characters must not reach the terminal.
         print(f"skipped {name!a}: {reason!a}", file=sys.stderr)

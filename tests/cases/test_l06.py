@@ -54,7 +54,7 @@ def test_frames_that_are_not_used_are_counted(
     source = source_of(container, tmp_path, files)
     with caplog.at_level(logging.WARNING, "data_prep"):
         assert main([str(source), str(tmp_path / "x.zarr"), "--workers", "1"]) == 0
-    assert "4 file(s) hold 196 frames or pages behind their first one, which are not used" in caplog.text
+    assert "4 file(s) hold 196 frames or pages after their first one, which are not used" in caplog.text
     assert "--frames all" in caplog.text
     assert capsys.readouterr().out == "6 images written, 0 skipped, 196 frames of 4 file(s) not used\n"
     assert zarr.open_array(tmp_path / "x.zarr", mode="r").attrs["unused"] == {"files": 4, "frames": 196}
