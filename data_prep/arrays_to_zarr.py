@@ -28,12 +28,13 @@ import zarr
 from data_prep.builds import begin, finish, in_work, require_unchanged
 from data_prep.file_tables import listed
 from data_prep.parquet_tables import ParquetTable
-from data_prep.shards import Outline, Table, listed_sources, require_apart, require_place, write_store
+from data_prep.shards import listed_sources, require_apart, require_place, write_store
 from data_prep.source_files import error_line, file_fingerprint
 from data_prep.splits import TEST, TRAIN, HashSplit, SideTable
 from data_prep.table_dtypes import ConvertedTable, stated_dtype, target_of
 from data_prep.table_files import find_files
 from data_prep.table_sources import Source, open_tables
+from data_prep.tables import Outline, Table
 from data_prep.tasks import with_cluster
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """The interface of a file of rows, and helpers of its implementations.
 
-Imports `shards` for its types, and NumPy.
+Imports `tables` for its types, and NumPy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from data_prep.shards import Block
+from data_prep.tables import Block
 
 
 class FileTable(Protocol):

@@ -1,4 +1,4 @@
-"""Data sets of HDF5 files. Imports `file_tables`, `shards` for its types, `source_files`, NumPy and h5py."""
+"""Data sets of HDF5 files. Imports `file_tables`, `tables` for its types, `source_files`, NumPy and h5py."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from data_prep.file_tables import refuse_choices
-from data_prep.shards import Block
 from data_prep.source_files import damage_named
+from data_prep.tables import Block
 
 MAX_CHUNK_BYTES = 2**30
 """Largest size of a chunk, which HDF5 unpacks as a whole."""

@@ -16,8 +16,8 @@ import numpy as np
 
 from data_prep.image_decoding import Shaping
 from data_prep.image_sources import Source
-from data_prep.shards import RawTable
 from data_prep.splits import HashSplit
+from data_prep.tables import RawTable
 
 
 class Skipped(NamedTuple):

@@ -32,7 +32,8 @@ from data_prep.image_plan import Plan
 from data_prep.image_records import Part, Record, Skipped, Treatment, labels_of, read_record, read_skipped, rows_of
 from data_prep.image_sources import Source
 from data_prep.processes import process_pool
-from data_prep.shards import Outline, RawTable, write_store
+from data_prep.shards import write_store
+from data_prep.tables import Outline, RawTable
 from data_prep.tasks import each, in_order
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Rows of `.npy` files. Imports `file_tables`, `shards` for its types, `source_files` and NumPy."""
+"""Rows of `.npy` files. Imports `file_tables`, `tables` for its types, `source_files` and NumPy."""
 
 from __future__ import annotations
 
@@ -11,22 +11,34 @@ from typing import Any
 import numpy as np
 
 from data_prep.file_tables import refuse_choices
-from data_prep.shards import Block
 from data_prep.source_files import damage_named
+from data_prep.tables import Block
 
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _OTHERS = {
-    b"PK\3\4": "a zip archive, as of numpy.savez (.npz); save the array that is meant by numpy.save",
-    b"PK\5\6": "an empty zip archive; save the array that is meant by numpy.save",
-    b"\x89HDF\r\n\x1a\n": "an HDF5 file; name it so (.h5)",
-    b"PAR1": "a Parquet file; name it so (.parquet)",
+    b"PK\3\4": "a zip archive, as from numpy.savez (.npz); save its array by numpy.save",
+    b"PK\5\6": "an empty zip archive; save the array by numpy.save",
+    b"\x89HDF\r\n\x1a\n": "an HDF5 file; rename it (.h5)",
+    b"PAR1": "a Parquet file; rename it (.parquet)",
     b"\x80": "a pickle; save the array by numpy.save",
 }
 
 
 @dataclass(frozen=True)
 class NpyTable:
-    """A `.npy` file, mapped into memory."""
+    """A `.npy` file, mapped into memory.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    shape : tuple of int
+        (rows, features...).
+    dtypes : tuple of dtype
+        The one dtype of the array.
+    names : tuple of str
+        One empty name, as there are no columns.
+    """
 
     path: Path
     shape: tuple[int, ...]
@@ -35,13 +47,31 @@ class NpyTable:
 
     @classmethod
     def open(cls, path: Path, dataset: str | None, columns: Sequence[str] | None) -> NpyTable:
-        """Read the header, and compare it with the size of the file."""
+        """Read the header, and compare it with the size of the file.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        dataset, columns : None
+            Such files offer no choice.
+
+        Returns
+        -------
+        NpyTable
+            The array; rows are read later.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, cut short or of another format, or there is a choice.
+        """
         refuse_choices(path, dataset=dataset, columns=columns)
         array = _mapped(path)
         return cls(path, array.shape, (array.dtype,))
 
     def pieces(self, start: int, stop: int) -> Iterator[Block]:
-        """The rows, still on disk."""
+        """Map rows ``start:stop``, as in `FileTable.pieces`; they are read from the disk when they are used."""
         yield _mapped(self.path)[start:stop]
 
 
@@ -73,6 +103,6 @@ def _require_size(path: Path) -> None:
         return
     held = f"{path} has {size:,} bytes, its header states {expected:,} for the shape {shape}"
     if size > expected:
-        raise ValueError(f"{held}; it has another array behind the first, or is damaged")
+        raise ValueError(f"{held}; it has another array after the first, or is damaged")
     row_bytes = math.prod(shape[1:]) * dtype.itemsize
     raise ValueError(f"{held}; it is cut short and holds {(size - start) // row_bytes} whole rows")

@@ -1,4 +1,4 @@
-"""Rows of Parquet files. Imports `file_tables`, `shards` for its types, `source_files`, NumPy and pyarrow."""
+"""Rows of Parquet files. Imports `file_tables`, `tables` for its types, `source_files`, NumPy and pyarrow."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.file_tables import listed, refuse_choices
-from data_prep.shards import Block
 from data_prep.source_files import damage_named
+from data_prep.tables import Block
 
-# Names that pandas and Dask give to an index without a name; other programs keep the column and drop the metadata.
+# Names that pandas and Dask give to an unnamed index; other programs keep the column but drop the metadata.
 _INDEX_NAMES = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 
@@ -23,22 +23,22 @@ _INDEX_NAMES = re.compile(r"__index_level_\d+__|__null_dask_index__")
 class ParquetTable:
     """Columns of a Parquet file: one column of lists of equal length, or numeric columns side by side.
 
-    Attributes
+    Parameters
     ----------
-    path : Path
+    path : path
         The file.
     columns : tuple of str
-        That are read.
+        Names of the columns that are read.
     left_out : tuple of str
-        Columns of a frame's index, which were not asked for.
+        Names of columns that hold the index of a frame and are not read.
     lists : bool
-        Whether the column holds lists.
+        Whether the only column holds lists.
     shape : (int, int)
         Rows and features.
     dtypes : tuple of dtype
-        Of the values of the lists, or of each column.
+        The dtype of the values of the lists, or of each column.
     row_groups : tuple of int
-        First rows of the file's row groups, and its end.
+        First row of each row group of the file, and the number of rows.
     """
 
     path: Path
@@ -51,7 +51,27 @@ class ParquetTable:
 
     @classmethod
     def open(cls, path: Path, dataset: str | None, columns: Sequence[str] | None) -> ParquetTable:
-        """Read the footer, and one row to see how long its lists are."""
+        """Read the footer, and one row to learn the length of the lists.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        dataset : None
+            Parquet files have no data sets.
+        columns : sequence of str, optional
+            Columns to read; by default all but those that hold the index of a frame.
+
+        Returns
+        -------
+        ParquetTable
+            The columns; rows are read later.
+
+        Raises
+        ------
+        ValueError
+            If a column is unknown, not numeric or has rows without a value; if the file is damaged.
+        """
         refuse_choices(path, dataset=dataset)
         with damage_named(path), _file(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
@@ -74,27 +94,43 @@ class ParquetTable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns; empty for lists."""
+        """Names of the columns; a single empty name for lists."""
         return ("",) if self.lists else self.columns
 
     def in_order_of(self, other: ParquetTable) -> ParquetTable:
-        """Return this table with its columns in the order of another one.
+        """Reorder the columns.
+
+        Parameters
+        ----------
+        other : ParquetTable
+            The table whose order is taken.
+
+        Returns
+        -------
+        ParquetTable
+            This table with its columns in that order.
 
         Raises
         ------
         ValueError
-            When they do not have the same columns.
+            If the tables do not have the same columns.
         """
         mine, theirs = set(self.columns), set(other.columns)
         if mine != theirs:
             sides = [(self, mine - theirs, other), (other, theirs - mine, self)]
-            texts = [f"{a.path} has {listed(sorted(more), 5)}, which {b.path} has not" for a, more, b in sides if more]
+            texts = [f"{a.path} has {listed(sorted(more), 5)}, which {b.path} lacks" for a, more, b in sides if more]
             raise ValueError(f"{'; '.join(texts)}; choose columns that all files have")
-        places = [self.columns.index(name) for name in other.columns]
-        return replace(self, columns=other.columns, dtypes=tuple(self.dtypes[place] for place in places))
+        order = [self.columns.index(name) for name in other.columns]
+        return replace(self, columns=other.columns, dtypes=tuple(self.dtypes[k] for k in order))
 
     def pieces(self, start: int, stop: int) -> Iterator[Block]:
-        """Rows from the row groups that hold them."""
+        """Read rows ``start:stop`` from their row groups, as in `FileTable.pieces`.
+
+        Raises
+        ------
+        ValueError
+            If a row has no value, or a list of another length; if the file is damaged.
+        """
         groups = [g for g in range(len(self.row_groups) - 1) if self._overlaps(g, start, stop)]
         offset = self.row_groups[groups[0]]
         with damage_named(self.path), _file(self.path) as file:
@@ -113,14 +149,14 @@ class ParquetTable:
 
 
 def _file(path: Path) -> Any:
-    """A file whose pages are compared with their checksums, where it has any."""
+    """Open a file; the checksums of its pages are compared if it has any."""
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(path, page_checksum_verification=True)
 
 
 def _ends(path: Path, metadata: Any) -> npt.NDArray[np.int64]:
-    """First rows of the row groups, and the end; refused where the footer contradicts itself."""
+    """First row of each row group, and the number of rows; a footer that contradicts itself is refused."""
     counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     if min(counts, default=0) < 0 or sum(counts) != metadata.num_rows:
         raise ValueError(
@@ -130,13 +166,13 @@ def _ends(path: Path, metadata: Any) -> npt.NDArray[np.int64]:
 
 
 def _require_columns_begin(file: Any, names: Sequence[str], ends: npt.NDArray[np.int64]) -> None:
-    """Read a row of each row group: where its columns are damaged, asking pyarrow for their statistics would abort."""
+    """Read a row of each row group: if a column is damaged, asking pyarrow for its statistics would abort."""
     for group in np.flatnonzero(np.diff(ends)).tolist():
         next(file.iter_batches(1, row_groups=[group], columns=list(names), use_threads=False))
 
 
 def _index_columns(schema: Any) -> tuple[str, ...]:
-    """Columns that hold the index of a frame: those that the metadata of pandas names, and those named like one."""
+    """Columns that hold the index of a frame: named in the metadata of pandas, or named like an index."""
     stated = (schema.pandas_metadata or {}).get("index_columns", [])
     return tuple(name for name in schema.names if name in stated or _INDEX_NAMES.fullmatch(name))
 
@@ -150,7 +186,7 @@ def _require_columns(path: Path, schema: Any, names: Sequence[str]) -> None:
         raise ValueError(f"{path} has no columns{index}")
     twice = [name for name in names if schema.names.count(name) > 1]
     if twice:
-        raise ValueError(f"{path} has several columns named {twice[0]!r}, expected names of their own")
+        raise ValueError(f"{path} has several columns named {twice[0]!r}, expected different names")
     kinds = {name: schema.field(name).type for name in names}
     if not all(map(_is_number, kinds.values())) and not (len(names) == 1 and _is_list(kinds[names[0]])):
         others = [name for name, kind in kinds.items() if not _is_number(kind)]

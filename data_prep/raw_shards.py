@@ -1,7 +1,7 @@
 """Copies rows from files to the shards of an uncompressed array, without arrays between them.
 
-Such a shard is the rows of its chunks one after the other and an index of the chunks. Zarr's way holds it in memory
-three times, which took ten times as long as copying. Imports google_crc32c, NumPy and Zarr.
+Such a shard is the rows of its chunks one after the other and an index of the chunks. Zarr would hold it in memory
+three times and take ten times as long. Imports google_crc32c, NumPy and Zarr.
 """
 
 from __future__ import annotations
@@ -21,7 +21,17 @@ _BUFFER_BYTES = 2**20
 
 
 class Extent(NamedTuple):
-    """Bytes ``start:start + n_bytes`` of a file."""
+    """A range of bytes of a file.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    start : int
+        Offset of the first byte.
+    n_bytes : int
+        Length.
+    """
 
     path: Path
     start: int
@@ -29,23 +39,23 @@ class Extent(NamedTuple):
 
 
 def write_raw_shard(file: Path, array: zarr.Array[Any], extents: Iterable[Extent]) -> None:
-    """Write a shard of an array without compressors: its rows are the bytes of `extents`.
+    """Write a shard of an array without compressors by copying bytes.
 
-    It appears whole, under another name first.
+    The file gets its name when it is complete.
 
     Parameters
     ----------
     file : path
-        Of the shard.
+        The file of the shard.
     array : zarr.Array
-        Sharded along its first axis alone; its index is at the end of a shard, as Zarr puts it by default.
+        Sharded along its first axis only, with the index at the end of a shard (Zarr's default).
     extents : iterable of Extent
-        In the order of rows; at most a shard of them. The last chunk is filled with zeros.
+        The bytes of the rows in order, at most one shard of them. The last chunk is padded with zeros.
 
     Raises
     ------
     ValueError
-        When a file ends too early.
+        If a file ends too early.
     """
     assert array.shards is not None
     chunk_bytes = int(np.prod(array.chunks, dtype=np.int64)) * array.dtype.itemsize
@@ -78,13 +88,13 @@ def _copy(extent: Extent, out: IO[bytes]) -> int:
 
 
 def _write(out: IO[bytes], view: memoryview) -> None:
-    """All of it; one call may write less."""
+    """Write everything; a single call may write less."""
     while view:
         view = view[out.write(view) :]
 
 
 def _index(n_chunks: int, stored: int, chunk_bytes: int) -> bytes:
-    """Place and size of each chunk, and a checksum of them."""
+    """Offset and size of each chunk, and a checksum."""
     index = np.full((n_chunks, 2), _NOT_STORED, "<u8")
     index[:stored, 0] = np.arange(stored, dtype=np.uint64) * np.uint64(chunk_bytes)
     index[:stored, 1] = chunk_bytes

@@ -1,4 +1,4 @@
-"""What files of sources must be, how they are recognised again, and how errors name them. Standard library only."""
+"""Files of sources: which are accepted, their fingerprints, and errors that name them. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 WHOLE_BYTES = 2**20
-"""Files up to this size are read whole for their checksum, of larger ones parts are."""
+"""The checksum covers all of a file of up to this size, and parts of a larger one."""
 _EDGE_BYTES, _BLOCK_BYTES, _N_BLOCKS = 2**16, 2**14, 16
 _SAMPLED_FILES, _SAMPLE_BYTES = 1024, 4096
 _KINDS = {
@@ -24,25 +24,44 @@ _MEANINGS = {"size": "size", "mtime_ns": "time", "checksum": "content"}
 
 
 def require_readable(path: Path, name: str = "source") -> None:
-    """Refuse what is neither a file nor a folder: reading a FIFO or a terminal would wait for ever.
+    """Refuse anything but files and folders: reading a FIFO or a terminal would wait forever.
+
+    Parameters
+    ----------
+    path : path
+        The source.
+    name : str
+        Name of the argument, for errors.
 
     Raises
     ------
     ValueError
-        Naming the path and what it is.
+        If it is a FIFO, a socket or a device.
     FileNotFoundError
-        When it does not exist.
+        If it does not exist.
     """
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(f"{name} {path} does not exist") from error
     if kind in _KINDS:
-        raise ValueError(f"{name} {path} is {_KINDS[kind]}, expected a regular file or a folder; write it to a file")
+        raise ValueError(f"{name} {path} is {_KINDS[kind]}, expected a regular file or a folder; save it as a file")
 
 
 def file_fingerprint(path: Path) -> dict[str, Any]:
-    """Return what tells a file from others, as JSON values: its path, size, time, and a checksum of it or of parts."""
+    """Identify a file and its content.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Returns
+    -------
+    dict
+        JSON values: path, size in bytes, time of modification in nanoseconds, and a checksum, which covers only
+        parts of files larger than `WHOLE_BYTES`.
+    """
     digest = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
@@ -55,21 +74,30 @@ def file_fingerprint(path: Path) -> dict[str, Any]:
         for start, n_bytes in blocks:
             file.seek(start)
             digest.update(file.read(n_bytes))
-    place = os.path.abspath(path)
-    return {"path": place, "size": status.st_size, "mtime_ns": status.st_mtime_ns, "checksum": digest.hexdigest()}
+    return {
+        "path": os.path.abspath(path),
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "checksum": digest.hexdigest(),
+    }
 
 
 def files_fingerprint(path: Path, folder: Path, names: Iterable[str]) -> dict[str, Any]:
-    """Return what tells many files from others: their names, sizes and times, and the edges of up to 1,024 of them.
+    """Identify many files: by names, sizes and times, and by the first and last bytes of some 1,024 of them.
 
     Parameters
     ----------
     path : path
-        The source, as it is called in errors.
+        The source, for errors.
     folder : path
-        Where the files lie.
+        The folder of the files.
     names : iterable of str
-        Relative to the folder. It is passed over once, and never held in memory.
+        Paths relative to the folder; iterated once, and never held in memory.
+
+    Returns
+    -------
+    dict
+        JSON values: path, number of files, and a checksum.
     """
     digest, content, sampled, n_files, every = hashlib.blake2b(digest_size=16), 0, 0, 0, 1
     for n_files, name in enumerate(names, 1):
@@ -83,7 +111,8 @@ def files_fingerprint(path: Path, folder: Path, names: Iterable[str]) -> dict[st
         if stat.S_ISREG(status.st_mode) and n_files % every == 0:
             content ^= int.from_bytes(_edges(folder / name), "little") * (2 * n_files + 1) % 2**128
             sampled += 1
-            every = every * 2 if sampled % _SAMPLED_FILES == 0 else every  # ever fewer, as their number is not known
+            if sampled % _SAMPLED_FILES == 0:  # ever more rarely, as the number of files is not known
+                every *= 2
     checksum = f"{digest.hexdigest()}{content:032x}"
     return {"path": os.path.abspath(path), "files": n_files, "checksum": checksum}
 
@@ -95,21 +124,32 @@ def _edges(path: Path) -> bytes:
             digest.update(file.read(_SAMPLE_BYTES))
             file.seek(max(0, file.seek(0, os.SEEK_END) - _SAMPLE_BYTES))
             digest.update(file.read(_SAMPLE_BYTES))
-    except OSError:  # of a file that cannot be read; the decoder will name it
+    except OSError:  # the decoder will name the file that cannot be read
         pass
     return digest.digest()
 
 
 def changes(before: Sequence[Any], now: Sequence[Any]) -> str:
-    """Return which of the sources changed and in what, or an empty string; fingerprints are given in their order."""
+    """Say which sources changed, and how.
+
+    Parameters
+    ----------
+    before, now : sequence of dict
+        Fingerprints in the order of the sources.
+
+    Returns
+    -------
+    str
+        Names the first three; empty if nothing changed.
+    """
     if [entry["path"] for entry in before] != [entry["path"] for entry in now]:
         return f"its sources were {_some([entry['path'] for entry in before])}"
-    found = []
+    texts = []
     for old, new in zip(before, now, strict=True):
         differing = [key for key in old.keys() | new.keys() if old.get(key) != new.get(key)]
         if differing:
-            found.append(f"{old['path']} ({', '.join(sorted(_MEANINGS.get(key, key) for key in differing))})")
-    return f"changed since: {_some(found)}" if found else ""
+            texts.append(f"{old['path']} ({', '.join(sorted(_MEANINGS.get(key, key) for key in differing))})")
+    return f"changed since: {_some(texts)}" if texts else ""
 
 
 def _some(texts: Sequence[str]) -> str:
@@ -118,10 +158,24 @@ def _some(texts: Sequence[str]) -> str:
 
 @contextmanager
 def damage_named(path: Path, verdict: str = "cannot be read") -> Iterator[None]:
-    """Turn what libraries raise for damaged files into a ValueError of one line that names the file.
+    """Turn the errors that libraries raise for damaged files into a ValueError of one line that names the file.
 
-    Errors of the system (a disk that fails, a permission) stay what they are, and get the path where they lack it.
-    A lack of memory, a missing package and a ValueError that names the file already pass as they are.
+    System errors (a failing disk, a missing permission) keep their type, and get the path if they lack it. MemoryError,
+    ImportError and a ValueError that already names the file pass unchanged.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    verdict : str
+        What the message says of the file.
+
+    Raises
+    ------
+    ValueError
+        ``PATH VERDICT: reason``.
+    OSError
+        A system error, with the path.
     """
     try:
         yield
@@ -130,11 +184,11 @@ def damage_named(path: Path, verdict: str = "cannot be read") -> Iterator[None]:
     except OSError as error:
         if error.filename is not None or type(error) is FileNotFoundError:
             raise
-        # h5py puts the errno of a failed call into its errors of damage; there the texts differ from the system's.
+        # h5py's errors of damage carry the errno of a failed call, but not the system's text for it.
         if error.errno is not None and error.args[1:] == (os.strerror(error.errno),):
             raise type(error)(error.errno, error.strerror, str(path)) from error
         raise _damage(path, verdict, error) from error
-    except Exception as error:  # each library has errors of its own
+    except Exception as error:  # each library has its own errors
         if type(error) is ValueError and str(path) in str(error):
             raise
         raise _damage(path, verdict, error) from error
@@ -146,14 +200,36 @@ def _damage(path: Path, verdict: str, error: Exception) -> ValueError:
 
 
 def error_line(error: BaseException) -> str:
-    """Return an error as commands print it."""
-    text = " ".join(str(error).split()) or "no more is known"
-    return f"error: memory is short: {text}" if isinstance(error, MemoryError) else f"error: {error}"
+    """Format an error for the command line.
+
+    Parameters
+    ----------
+    error : BaseException
+        Any error.
+
+    Returns
+    -------
+    str
+        One line.
+    """
+    text = " ".join(str(error).split()) or "no details"
+    return f"error: out of memory: {text}" if isinstance(error, MemoryError) else f"error: {error}"
 
 
 @contextmanager
 def place_named(path: Path) -> Iterator[None]:
-    """Give errors of writing, such as that of a full disk, the path of what was written."""
+    """Add the path to errors of writing, such as that of a full disk.
+
+    Parameters
+    ----------
+    path : path
+        What is being written.
+
+    Raises
+    ------
+    OSError
+        The same error, with the path.
+    """
     try:
         yield
     except OSError as error:

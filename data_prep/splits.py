@@ -1,6 +1,6 @@
-"""Which samples are test samples: a seeded hash of each sample's key, so that order and workers have no part in it.
+"""Test splits: a seeded hash of each sample's key, which neither order nor workers affect.
 
-Imports `shards` for its types, and NumPy.
+Imports `tables` for its types, and NumPy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.shards import Block, Table
+from data_prep.tables import Block, Table
 
 TRAIN, TEST = "train", "test"
 BLOCK = 65_536
@@ -25,19 +25,19 @@ _MIX = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint6
 
 @dataclass(frozen=True)
 class HashSplit:
-    """A share of all samples for tests, drawn per key.
+    """Draws test samples by a hash of their keys.
 
-    Attributes
+    Parameters
     ----------
     test_share : float
-        Between 0 and 1, both excluded. The number of test samples is this share of all, up to chance.
+        Probability that a sample is drawn for ``test``, above 0 and below 1.
     seed : int
-        Another seed draws other samples.
+        Seed of the hash; at least 0 and below 2**64.
 
     Raises
     ------
     ValueError
-        When `test_share` or `seed` is out of range.
+        If `test_share` or `seed` is out of range.
     """
 
     test_share: float
@@ -50,15 +50,38 @@ class HashSplit:
             raise ValueError(f"seed must be an integer of at least 0 and below 2**64, got {self.seed}")
 
     def side(self, key: str) -> str:
-        """Return `TRAIN` or `TEST` for the sample of this key."""
+        """Draw the side of a sample.
+
+        Parameters
+        ----------
+        key : str
+            The key of the sample.
+
+        Returns
+        -------
+        str
+            `TRAIN` or `TEST`.
+        """
         return TEST if self._hash(key) < self.test_share * 2**64 else TRAIN
 
     def are_tests(self, key: str, start: int, stop: int) -> npt.NDArray[np.bool_]:
-        """Tell which of the rows ``start:stop`` of the source of this key are test samples, shape (stop - start,).
+        """Draw the sides of rows of a source.
+
+        Parameters
+        ----------
+        key : str
+            The key of the source.
+        start, stop : int
+            Range of rows.
+
+        Returns
+        -------
+        (stop - start,) bool array
+            Which of the rows are test samples.
 
         Notes
         -----
-        The hash of a row is splitmix64 of its number, counted on from the hash of the source.
+        The hash of a row is splitmix64 of the hash of the source plus the number of the row.
         """
         state = np.arange(start + 1, stop + 1, dtype=np.uint64) * _GOLDEN + np.uint64(self._hash(key))
         for shift, factor in _MIX:
@@ -77,18 +100,18 @@ class HashSplit:
 class SideTable:
     """The rows of a table that are on one side of a split, in their order.
 
-    Attributes
+    Parameters
     ----------
     table : Table
         All rows.
     key : str
-        Of the table, in the hash of its rows.
+        The key of the table in the hash.
     split : HashSplit
         Draws the side of each row.
     is_test : bool
-        Which side.
+        Whether this is the side of the test samples.
     edges : tuple of int
-        Number of rows of this side before each block of `BLOCK` rows, and in all.
+        Number of rows of this side before each `BLOCK` rows of the table, and in total.
     """
 
     table: Table
@@ -99,7 +122,18 @@ class SideTable:
 
     @classmethod
     def of(cls, table: Table, key: str, split: HashSplit, is_test: bool) -> SideTable:
-        """Count the rows of the side."""
+        """Make the table of a side by counting its rows.
+
+        Parameters
+        ----------
+        table, key, split, is_test
+            As for the class.
+
+        Returns
+        -------
+        SideTable
+            The rows of this side.
+        """
         starts = range(0, table.shape[0], BLOCK)
         drawn = [split.are_tests(key, start, min(start + BLOCK, table.shape[0])) for start in starts]
         counts = [np.count_nonzero(tests == is_test) for tests in drawn]
@@ -112,11 +146,11 @@ class SideTable:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of the table."""
+        """The dtype of the table."""
         return self.table.dtype
 
     def read(self, start: int, stop: int) -> Block:
-        """Rows ``start:stop`` of this side; the rows between them are read as well."""
+        """Read rows ``start:stop`` of this side, as in `Table.read`; rows of the other side in between are read too."""
         first, last = (bisect.bisect_right(self.edges, row) - 1 for row in (start, stop - 1))
         offset, end = first * BLOCK, min((last + 1) * BLOCK, self.table.shape[0])
         numbers = np.flatnonzero(self.split.are_tests(self.key, offset, end) == self.is_test)

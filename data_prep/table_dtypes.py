@@ -1,6 +1,6 @@
 """The one gate for dtypes of files: what is read, how dtypes are joined to one, and which values it does not hold.
 
-Nothing is rounded unless the dtype is stated, and nothing wraps around in any case. Imports `file_tables`, `shards` for
+Nothing is rounded unless the dtype is stated, and nothing wraps around in any case. Imports `file_tables`, `tables` for
 its types, and NumPy.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.file_tables import FileTable
-from data_prep.shards import Block
+from data_prep.tables import Block
 
 _EXPECTED = "an integer or a float of at most 64 bits"
 

@@ -24,8 +24,8 @@ from data_prep.recipes.files import find, matching
 from data_prep.recipes.jobs import Job
 from data_prep.recipes.paper import DATA_SETS
 from data_prep.recipes.recipe import MAX_UNPACKED, Recipe
-from data_prep.shards import Block
 from data_prep.splits import TEST, TRAIN
+from data_prep.tables import Block
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 FILES = {TRAIN: tuple(f"data_batch_{k}.bin" for k in range(1, 6)), TEST: ("test_batch.bin",)}
@@ -63,7 +63,7 @@ class Records:
         return np.dtype(np.uint8)
 
     def read(self, start: int, stop: int) -> Block:
-        """Read images or labels ``start:stop``, as in `shards.Table.read`.
+        """Read images or labels ``start:stop``, as in `tables.Table.read`.
 
         Raises
         ------

@@ -22,8 +22,8 @@ from data_prep.recipes.jobs import Job
 from data_prep.recipes.noise import standard_normal
 from data_prep.recipes.paper import DATA_SETS
 from data_prep.recipes.recipe import Recipe
-from data_prep.shards import Block, Table
 from data_prep.splits import TEST, TRAIN
+from data_prep.tables import Block, Table
 
 _KINDS = ("images-idx3", "labels-idx1")
 _SHAPE = DATA_SETS["emnist"].shape
@@ -59,7 +59,7 @@ class NoisyImages:
         return np.dtype(np.float32)
 
     def read(self, start: int, stop: int) -> Block:
-        """Read images ``start:stop`` in grey levels of 0 to 255 and add their noise, as in `shards.Table.read`."""
+        """Read images ``start:stop`` in grey levels of 0 to 255 and add their noise, as in `tables.Table.read`."""
         upright = self.images.read(start, stop).transpose(0, 2, 1)[..., None].astype(np.float32)
         if self.scale == 0:
             return upright

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.shards import Block
 from data_prep.source_files import damage_named
+from data_prep.tables import Block
 from data_prep.unpacking import Unpacked
 
 _UNSIGNED_BYTE = 8
@@ -84,7 +84,7 @@ class IdxTable:
         return np.dtype(np.uint8)
 
     def read(self, start: int, stop: int) -> Block:
-        """Read rows ``start:stop``, as in `shards.Table.read`.
+        """Read rows ``start:stop``, as in `tables.Table.read`.
 
         Raises
         ------

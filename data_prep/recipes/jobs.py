@@ -13,8 +13,9 @@ from typing import Any
 
 from data_prep.builds import begin, finish, in_work, require_unchanged
 from data_prep.recipes.paper import differences, require
-from data_prep.shards import Outline, Table, require_place, write_store
+from data_prep.shards import require_place, write_store
 from data_prep.source_files import file_fingerprint
+from data_prep.tables import Outline, Table
 
 IMAGES = ("sample", "height", "width", "channel")
 LABELS = ("sample",)

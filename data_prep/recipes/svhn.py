@@ -25,9 +25,10 @@ from data_prep.recipes.files import find
 from data_prep.recipes.jobs import Job, outlines_of
 from data_prep.recipes.paper import DATA_SETS
 from data_prep.recipes.recipe import Recipe
-from data_prep.shards import Block, RawTable, write_store
+from data_prep.shards import write_store
 from data_prep.source_files import damage_named, file_fingerprint, place_named
 from data_prep.splits import TEST, TRAIN
+from data_prep.tables import Block, RawTable
 
 FILES = {TRAIN: ("train_32x32.mat", "extra_32x32.mat"), TEST: ("test_32x32.mat",)}
 _SHAPE = DATA_SETS["svhn"].shape

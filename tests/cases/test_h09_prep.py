@@ -88,7 +88,7 @@ def test_files_of_another_kind_than_their_name(tmp_path: Path) -> None:
     with wrong.open("wb") as file:
         np.savez(file, x=ROWS)
     for content, meaning in (
-        (wrong.read_bytes(), r"a zip archive, as of numpy.savez \(.npz\); save the array that is meant by numpy.save"),
+        (wrong.read_bytes(), r"a zip archive, as from numpy.savez \(.npz\); save its array by numpy.save"),
         (write_rows(tmp_path / "in", "a", "h5", ROWS).read_bytes(), r"an HDF5 file; name it so"),
         (write_rows(tmp_path / "in", "a", "parquet", ROWS).read_bytes(), r"a Parquet file; name it so"),
         (ROWS.dumps(), "a pickle; save the array by numpy.save"),
@@ -115,7 +115,7 @@ def test_two_arrays_in_a_file_of_numpy(tmp_path: Path) -> None:
     with (tmp_path / "a.npy").open("wb") as file:
         np.save(file, ROWS)
         np.save(file, ROWS)
-    with pytest.raises(ValueError, match=r"a\.npy has .* bytes, its header states .* another array behind the first"):
+    with pytest.raises(ValueError, match=r"a\.npy has .* bytes, its header states .* another array after the first"):
         arrays_to_zarr([tmp_path / "a.npy"], tmp_path / "x.zarr")
 
 

@@ -89,7 +89,7 @@ def test_columns_are_matched_by_name(tmp_path: Path) -> None:
     np.testing.assert_array_equal(stored(tmp_path / "x.zarr"), np.concatenate([X, X]))
     for frame in (FRAME.rename(columns={"w": "v"}), FRAME.assign(v=1.0)):
         other = write(frame, tmp_path / "c.parquet")
-        with pytest.raises(ValueError, match=r"c.parquet has v, which .*a.parquet has not.*; choose columns"):
+        with pytest.raises(ValueError, match=r"c.parquet has v, which .*a.parquet lacks.*; choose columns"):
             arrays_to_zarr([sources[0], other], tmp_path / "y.zarr")
     arrays_to_zarr([sources[0], other], tmp_path / "y.zarr", columns=["u"])
     np.testing.assert_array_equal(stored(tmp_path / "y.zarr"), np.concatenate([X, X])[:, :1])

@@ -9,7 +9,8 @@ import pytest
 import zarr
 
 from data_prep import shards
-from data_prep.shards import Outline, RawTable, write_store
+from data_prep.shards import write_store
+from data_prep.tables import Outline, RawTable
 
 
 def tables(folder: Path, sizes: list[int], features: tuple[int, ...], dtype: str, offset: int = 0) -> list[RawTable]:
