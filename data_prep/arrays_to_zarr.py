@@ -3,9 +3,9 @@
     python -m data_prep.arrays_to_zarr SOURCE [SOURCE ...] TARGET.zarr [--dataset NAME] [--columns A,B]
         [--dtype float32] [--allow-nonfinite] [--test-share 0.05 --seed 0] [--cluster URL]
 
-Rows keep the order of the sources, and their dtype. A task writes one shard; shards that are there already are not
-written again, so that the same call goes on after an interruption. Imports `builds`, `table_files`, `table_sources`,
-`table_dtypes`, `file_tables`, `parquet_tables`, `source_files`, `splits`, `shards` and `tasks`.
+Rows keep the order of the sources, and their dtype. A task writes one shard; shards that exist already are not written
+again, so that the same call resumes after an interruption. Imports `builds`, `table_files`, `table_sources`,
+`table_dtypes`, `file_tables`, `parquet_tables`, `source_files`, `splits`, `shards`, `tables` and `tasks`.
 """
 
 from __future__ import annotations
@@ -54,50 +54,55 @@ def arrays_to_zarr(
     client: Any = None,
     workers: int | None = None,
 ) -> int:
-    """Write the rows of all sources to one Zarr array, or to a group of two; returns their number.
+    """Write the rows of all sources to one Zarr array, or to a group of two.
 
     Parameters
     ----------
     sources : path or sequence of path
-        Files of one row shape, and folders of such files of one format. Those of a folder, and of the folders in it,
-        are read in the natural order of their paths (``part.2`` before ``part.10``); hidden ones and those whose names
-        begin with an underscore are left out.
+        Files with rows of the same shape, and folders of such files in one format. A folder is read recursively, in
+        the natural order of the paths (``part.2`` before ``part.10``), without files that are hidden or whose names
+        begin with an underscore.
     target : path
-        The new store. It appears when it is complete; until then it is ``TARGET.partial`` beside it, with which the
-        same call goes on.
+        The new store. It appears when it is complete; until then it is ``TARGET.partial`` beside it, from which the
+        same call resumes.
     dataset : str, optional
-        The data set of HDF5 files, where they hold several.
+        The data set of HDF5 files that hold several.
     columns : str or sequence of str, optional
         Columns of Parquet files; by default all but those that hold the index of a frame. The store keeps their names
-        in its attribute ``columns``. Files may have them in any order.
+        in its attribute ``columns``. Their order may differ from file to file.
     dtype : dtype, optional
-        Of the store, an integer or a float of at most 64 bits. Numbers are rounded to a float's digits; those out of
-        its range, and fractions where it is an integer, end the call. By default that of the sources, or one to which
-        theirs are joined; a whole number that it would round (int64 with float32) ends the call.
+        The dtype of the store, an integer or a float of at most 64 bits. Numbers are rounded to the digits of a float;
+        those out of its range, and fractions if it is an integer, end the call. By default it is the dtype of the
+        sources, or the one to which theirs are joined; a whole number that would be rounded (int64 with float32) ends
+        the call.
     allow_nonfinite : bool
         Keep NaN and infinity, which fits refuse. By default they end the call.
     compress : bool
         Compress chunks by Zstandard. Pixels and measured floats hardly shrink, and every pass would pay for it.
     test_share : float, optional
-        The store becomes a group of two arrays, ``train`` and ``test``, and this share of the rows is drawn for
-        ``test`` by a hash of `seed`, the name of the source and the number of the row in it; for a file of a folder the
-        name is its path in the folder.
+        Probability that a row is drawn for ``test``; the store becomes a group of two arrays, ``train`` and ``test``.
+        The draw is a hash of `seed`, the name of the file (its path inside a folder) and the number of the row.
     seed : int
-        Of `test_share`.
+        Seed of the test split.
     client : distributed.Client, optional
         Workers that write the shards; they must see sources and target. By default threads of this process write.
     workers : int, optional
-        Threads, by default one per available core.
+        Number of threads; by default one per available core.
+
+    Returns
+    -------
+    int
+        Number of rows.
 
     Raises
     ------
     ValueError
-        When a source cannot be read as rows, a value is missing or not held by the dtype (each with the file and the
-        row), sources changed meanwhile, or the partial store is of other sources or options.
+        If a source cannot be read as rows, a value is missing or not held by the dtype (naming file and row), sources
+        changed during the call, or ``TARGET.partial`` was begun from other sources or with other options.
     FileExistsError
-        When there is something at `target`, or another process is writing it.
+        If there is something at `target`, or another process is writing it.
     FileNotFoundError
-        When a source, or the folder of `target`, does not exist.
+        If a source, or the folder of `target`, does not exist.
     """
     stated = None if dtype is None else stated_dtype(dtype)
     split = None if test_share is None else HashSplit(test_share, seed)
@@ -106,13 +111,13 @@ def arrays_to_zarr(
     require_place(target)
     require_apart(target, [path for path in paths if path.is_dir()])
     files = find_files(paths)
-    prints = [file_fingerprint(file.path) for file in files]
-    found = open_tables(files, dataset, columns)
-    _tell_columns(found)
-    to, notices = target_of([source.table for source in found], stated)
+    fingerprints = [file_fingerprint(file.path) for file in files]
+    opened = open_tables(files, dataset, columns)
+    _log_columns(opened)
+    to, notices = target_of([source.table for source in opened], stated)
     for notice in notices:
         logger.warning(notice)
-    tables = [(source.file.key, ConvertedTable(source.table, to, allow_nonfinite)) for source in found]
+    tables = [(source.file.key, ConvertedTable(source.table, to, allow_nonfinite)) for source in opened]
     n_features = len(tables[0][1].shape) - 1
     names = ("feature",) if n_features == 1 else tuple(f"feature_{k}" for k in range(n_features))
     parts: dict[str, list[Table]] = {"": [table for _, table in tables]}
@@ -120,37 +125,37 @@ def arrays_to_zarr(
         sides = {TRAIN: False, TEST: True}
         parts = {side: [SideTable.of(t, key, split, is_test) for key, t in tables] for side, is_test in sides.items()}
     outlines = {side: Outline(part, ("sample", *names), compress=compress) for side, part in parts.items()}
-    known = [
-        [_description(source) for source in found],
+    origin = [
+        [_description(source) for source in opened],
         {"dtype": to.dtype.str, "stated": to.stated, "allow_nonfinite": allow_nonfinite, "compress": compress},
         None if split is None else asdict(split),
     ]
-    attributes: dict[str, Any] = {"sources": json.dumps(known)}
-    if used := _columns(found):
+    attributes: dict[str, Any] = {"sources": json.dumps(origin)}
+    if used := _columns(opened):
         attributes["columns"] = list(used)
     with in_work(target) as partial:
-        begin(partial, prints, known)
+        begin(partial, fingerprints, origin)
         write_store(partial, outlines, attributes, client=client, workers=workers)
-        require_unchanged(prints, [file_fingerprint(file.path) for file in files])
+        require_unchanged(fingerprints, [file_fingerprint(file.path) for file in files])
         finish(partial, target)
     return sum(outline.shape[0] for outline in outlines.values())
 
 
 def _description(source: Source) -> list[Any]:
-    """What tells a source from others, as JSON values."""
+    """Key, shape, dtypes and size of a source, as JSON values."""
     file, table = source
     dtypes = [[np.dtype(kind).str, len(list(run))] for kind, run in itertools.groupby(table.dtypes)]
     return [file.key, list(table.shape), dtypes, file.path.stat().st_size, getattr(table, "dataset", None)]
 
 
 def _columns(sources: Sequence[Source]) -> tuple[str, ...]:
-    """Names of the features; where there are none, that of the column of lists."""
+    """Names of the columns; numeric ones if there are any, else that of the column of lists."""
     tables = [table for _, table in sources if isinstance(table, ParquetTable)]
     return next((table.columns for table in sorted(tables, key=lambda table: table.lists)), ())
 
 
-def _tell_columns(sources: Sequence[Source]) -> None:
-    """Log which columns become features and which do not, once for all files of which it is the same."""
+def _log_columns(sources: Sequence[Source]) -> None:
+    """Log which columns become features and which do not, once for all files with the same columns."""
     used: dict[tuple[str, ...], list[Path]] = {}
     left_out: dict[tuple[str, ...], list[Path]] = {}
     for file, table in sources:
@@ -167,7 +172,18 @@ def _tell_columns(sources: Sequence[Source]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the exit code is 1 after an error, which is one line."""
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Of the command line; by default those of this process.
+
+    Returns
+    -------
+    int
+        The exit code: 1 after an error, which is printed as one line.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m data_prep.arrays_to_zarr",
         description="Turn files of rows (NumPy, HDF5, Parquet), and folders of them, into one Zarr array.",
@@ -176,12 +192,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("target", help="the new Zarr store")
     parser.add_argument("--dataset", help="data set of HDF5 files")
     parser.add_argument("--columns", help="columns of Parquet files, separated by commas")
-    parser.add_argument("--dtype", help="of the store, such as float32; numbers are rounded to it")
+    parser.add_argument("--dtype", help="dtype of the store, such as float32; numbers are rounded to it")
     parser.add_argument("--allow-nonfinite", action="store_true", help="keep NaN and infinity, which fits refuse")
     parser.add_argument("--compress", action="store_true", help="compress chunks by Zstandard")
-    parser.add_argument("--test-share", type=float, help="draw a test split: arrays train and test")
-    parser.add_argument("--seed", type=int, default=0, help="of the test split (default: 0)")
-    parser.add_argument("--cluster", help="address of a Dask scheduler whose workers write the shards")
+    parser.add_argument("--test-share", type=float, help="draw a test split, as arrays train and test")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the test split (default: 0)")
+    parser.add_argument("--cluster", help="Dask scheduler whose workers write the store")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     columns = next(csv.reader([options.columns])) if options.columns else None

@@ -1,7 +1,7 @@
 """Parts of the sources, and the records of those that are decoded.
 
 A record that is there says that the part is done: it is renamed after the part's other files. Imports `image_sources`,
-`image_decoding`, `splits`, `shards` and NumPy.
+`image_decoding`, `splits`, `tables` and NumPy.
 """
 
 from __future__ import annotations

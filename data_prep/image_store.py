@@ -3,7 +3,7 @@
 First each part of the sources is decoded to files of rows, then the rows of all parts are written to shards: how many
 rows a source yields is known only when it has been decoded. Both phases write to ``TARGET.partial``, which needs twice
 the space of the store. Imports `builds`, `image_begin`, `image_plan`, `image_parts`, `image_records`, `processes`,
-`shards`, `tasks` and `cores`.
+`shards`, `tables`, `tasks` and `cores`.
 """
 
 from __future__ import annotations

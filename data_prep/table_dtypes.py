@@ -1,7 +1,7 @@
-"""The one gate for dtypes of files: what is read, how dtypes are joined to one, and which values it does not hold.
+"""All rules for dtypes of files: which are read, how they are joined to one, and which values that one cannot hold.
 
-Nothing is rounded unless the dtype is stated, and nothing wraps around in any case. Imports `file_tables`, `tables` for
-its types, and NumPy.
+Nothing is rounded unless the caller states the dtype, and nothing ever wraps around. Imports `file_tables`, `tables`
+for its types, and NumPy.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _EXPECTED = "an integer or a float of at most 64 bits"
 class Target:
     """The dtype of a store.
 
-    Attributes
+    Parameters
     ----------
     dtype : dtype
-        In native byte order.
+        An integer or a float in native byte order.
     stated : bool
-        Whether the caller has chosen it; numbers are then rounded to it.
+        Whether the caller chose it; numbers are then rounded to it.
     partners : tuple of (str, str)
-        Per dtype that `dtype` does not hold exactly, the file or column that it is joined with.
+        Pairs of a dtype of a file that `dtype` does not hold exactly, and the file or column that made it necessary.
     """
 
     dtype: np.dtype[Any]
@@ -40,24 +40,48 @@ class Target:
 
 
 def stated_dtype(dtype: Any) -> np.dtype[Any]:
-    """Return the dtype that a caller asks for.
+    """Check the dtype that a caller asks for.
+
+    Parameters
+    ----------
+    dtype : dtype_like
+        As the caller gave it.
+
+    Returns
+    -------
+    dtype
+        In native byte order.
 
     Raises
     ------
     ValueError
-        When it is none that a store of rows can have.
+        If a store of rows cannot have this dtype.
     """
     try:
-        found: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
+        native: np.dtype[Any] = np.dtype(dtype).newbyteorder("=")
     except TypeError as error:
         raise ValueError(f"dtype={dtype!r}: expected {_EXPECTED}") from error
-    if not _is_read(found):
+    if not _is_read(native):
         raise ValueError(f"dtype={dtype!r}: expected {_EXPECTED}")
-    return found
+    return native
 
 
 def target_of(tables: Sequence[FileTable], stated: np.dtype[Any] | None) -> tuple[Target, list[str]]:
-    """Return the dtype of the store, and a notice per dtype whose values it may not hold.
+    """Join the dtypes of files to that of the store.
+
+    Parameters
+    ----------
+    tables : sequence of FileTable
+        All files.
+    stated : dtype, optional
+        The dtype that the caller chose.
+
+    Returns
+    -------
+    target : Target
+        The dtype of the store.
+    notices : list of str
+        One per dtype of a file that the dtype of the store does not hold exactly.
 
     Raises
     ------
@@ -72,12 +96,12 @@ def target_of(tables: Sequence[FileTable], stated: np.dtype[Any] | None) -> tupl
     for dtype, name in first.items():
         if _holds(joined, dtype):
             continue
-        # The partner is what leads to a dtype that loses digits: another one is there, or the join would be exact.
+        # The partner is a dtype whose join with this one loses digits; there is one, or the join of all would be exact.
         other = next(d for d in first if not _holds(np.result_type(d, dtype), dtype))
         partners.append((dtype.str, f"{first[other]} ({other})"))
         notices.append(
             f"{name} ({dtype}) and {first[other]} ({other}) are joined as {joined}, which does not hold every {dtype}; "
-            "a value that it would round ends the call, unless the dtype is stated"
+            "a value that would be rounded ends the call, unless the dtype is stated"
         )
     return Target(joined, False, tuple(partners)), notices
 
@@ -90,14 +114,14 @@ def _first_of_each(tables: Sequence[FileTable], stated: bool) -> dict[np.dtype[A
             native = dtype.newbyteorder("=")
             if native in first:
                 continue
-            place = named(table.path, name)
+            label = named(table.path, name)
             if not _is_read(native) and not (stated and dtype.kind in "bf"):
                 hint = ""
                 if dtype.kind in "bf":
                     example = "uint8" if dtype.kind == "b" else "float64"
                     hint = f"; dtype='{example}' (--dtype {example}) converts it"
-                raise ValueError(f"{place}: dtype {dtype}, expected {_EXPECTED}{hint}")
-            first[native] = place
+                raise ValueError(f"{label}: dtype {dtype}, expected {_EXPECTED}{hint}")
+            first[native] = label
     return first
 
 
@@ -113,22 +137,35 @@ def _holds(target: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def named(path: Path, column: str) -> str:
-    """Return how a file, or a column of a file, is called in errors."""
+    """Name a file, or a column of a file, for errors.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    column : str
+        Name of the column; empty for all.
+
+    Returns
+    -------
+    str
+        Such as ``"a.parquet, column 'x'"``.
+    """
     return f"{path}, column {column!r}" if column else str(path)
 
 
 @dataclass(frozen=True)
 class ConvertedTable:
-    """Rows of a file in the dtype of the store; values that it does not hold end the call.
+    """Rows of a file in the dtype of the store; values that it cannot hold are refused.
 
-    Attributes
+    Parameters
     ----------
     source : FileTable
-        The rows as they are stored.
+        The rows in the dtypes of the file.
     target : Target
-        What they become.
+        The dtype of the store.
     allow_nonfinite : bool
-        Keep NaN and infinity.
+        Whether NaN and infinity are kept.
     """
 
     source: FileTable
@@ -142,42 +179,49 @@ class ConvertedTable:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the store."""
+        """The dtype of the store."""
         return self.target.dtype
 
     def read(self, start: int, stop: int) -> Block:
-        """Rows ``start:stop``."""
+        """Read and convert rows ``start:stop``, as in `tables.Table.read`.
+
+        Raises
+        ------
+        ValueError
+            Naming file and row: if a value is missing, not finite or not held by the dtype; if the file is damaged.
+        """
         rows: Block = np.empty((stop - start, *self.shape[1:]), self.dtype)
         by_column = self.source.names != ("",)
         for k, (name, piece) in enumerate(zip(self.source.names, self.source.pieces(start, stop), strict=True)):
-            place = rows[:, k] if by_column else rows
-            if piece.shape != place.shape:
+            converted = rows[:, k] if by_column else rows
+            if piece.shape != converted.shape:
                 raise ValueError(
-                    f"{self.source.path}: values of shape {piece.shape} where its header states {place.shape}, from "
-                    f"row {start} on; the file is damaged"
+                    f"{self.source.path}: values of shape {piece.shape} where its header states {converted.shape}, "
+                    f"from row {start} on; the file is damaged"
                 )
-            self._convert(piece, place, name, start)
+            self._convert(piece, converted, name, start)
         if not self.allow_nonfinite and any(dtype.kind == "f" for dtype in self.source.dtypes):
             self._require_finite(rows, start)
         return rows
 
-    def _convert(self, values: Block, place: Block, name: str, start: int) -> None:
+    def _convert(self, values: Block, converted: Block, name: str, start: int) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
-            place[...] = values
+            converted[...] = values
         if _holds(self.dtype, values.dtype):
             return
-        lost = _lost(values, place, rounding=self.target.stated)
+        lost = _lost(values, converted, rounding=self.target.stated)
         if lost.any():
             where = np.unravel_index(int(np.argmax(lost)), lost.shape)
             self._refuse(values[where], named(self.source.path, name), start + int(where[0]), values.dtype)
 
-    def _refuse(self, value: Any, place: str, row: int, dtype: np.dtype[Any]) -> None:
+    def _refuse(self, value: Any, label: str, row: int, dtype: np.dtype[Any]) -> None:
         partner = dict(self.target.partners).get(dtype.newbyteorder("=").str)
-        found = f"{place}: row {row} holds {value}, which {self.dtype} does not hold"
+        problem = f"{label}: row {row} holds {value}, which {self.dtype} does not hold"
         if partner is None:
-            raise ValueError(f"{found}; state a dtype that does")
+            raise ValueError(f"{problem}; state a dtype that does")
         raise ValueError(
-            f"{found} exactly; it is joined with {partner}. State dtype='{self.dtype}' (--dtype {self.dtype}) to round"
+            f"{problem} exactly; it is joined with {partner}. State dtype='{self.dtype}' (--dtype {self.dtype}) to "
+            "round"
         )
 
     def _require_finite(self, rows: Block, start: int) -> None:
@@ -191,19 +235,19 @@ class ConvertedTable:
         label = repr(names[feature]) if names != ("",) else f"feature {feature}"
         raise ValueError(
             f"{self.source.path}: row {start + row} holds {rows[row].flat[feature]} in {label} "
-            f"({np.count_nonzero(bad)} of the rows {start} to {start + len(rows) - 1} hold NaN or infinity), which no "
-            "fit takes; leave such rows out, or keep them with allow_nonfinite=True (--allow-nonfinite)"
+            f"({np.count_nonzero(bad)} of the rows {start} to {start + len(rows) - 1} hold NaN or infinity), which "
+            "fits refuse; leave such rows out, or keep them with allow_nonfinite=True (--allow-nonfinite)"
         )
 
 
 def _lost(values: Block, converted: Block, rounding: bool) -> npt.NDArray[np.bool_]:
-    """Which values another dtype does not hold: exactly, or where rounding was asked for at all."""
+    """Which values the new dtype does not hold: exactly or, with `rounding`, at all."""
     if converted.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
             overflowed = np.isinf(converted) & (np.isfinite(values) if values.dtype.kind == "f" else True)
             if rounding or values.dtype.kind == "f":
                 return overflowed
-            # At the upper end a whole number is rounded to a power of two that does not go back.
+            # The largest whole numbers are rounded up to a power of two, which cannot be converted back.
             back = converted.astype(values.dtype)
             rounded: npt.NDArray[np.bool_] = (converted >= float(np.iinfo(values.dtype).max)) | (back != values)
             return rounded | overflowed

@@ -1,4 +1,4 @@
-"""Finds the files of rows that sources name: files, and folders of parts as Spark, Dask and others write them.
+"""Finds files of rows: single files, and folders of parts as Spark, Dask and others write them.
 
 Imports `source_files` and the standard library.
 """
@@ -26,14 +26,14 @@ _OTHER_FOLDERS = {
 class SourceFile(NamedTuple):
     """A file of rows.
 
-    Attributes
+    Parameters
     ----------
-    path : Path
+    path : path
         Absolute.
     key : str
-        Its name; inside of a folder that is a source, its path from there on. It draws a test split.
+        Its name, or its path relative to the source if that is a folder; the key of test splits.
     in_folder : bool
-        Whether it was found in a folder.
+        Whether the source is a folder.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class SourceFile(NamedTuple):
 
     @property
     def format(self) -> str:
-        """By the ending of the name; empty for others."""
+        """The format, by the ending of the name; empty if unknown."""
         return FORMATS.get(self.path.suffix.lower(), "")
 
     @property
@@ -52,16 +52,26 @@ class SourceFile(NamedTuple):
 
 
 def find_files(sources: Sequence[Path]) -> list[SourceFile]:
-    """Files in the order of the sources, those of a folder in the natural order of their paths.
+    """Find the files of all sources.
 
     Hidden files of a folder and those whose names begin with an underscore (``_SUCCESS``) are left out.
+
+    Parameters
+    ----------
+    sources : sequence of path
+        Files and folders.
+
+    Returns
+    -------
+    list of SourceFile
+        In the order of the sources, those of a folder in the natural order of their paths.
 
     Raises
     ------
     FileNotFoundError
-        When a source does not exist.
+        If a source does not exist.
     ValueError
-        When a file has another format than those that are read, or a folder holds several formats or none.
+        If a file has an unknown format, or a folder holds several formats or none.
     """
     return [file for source in sources for file in _files_of(source)]
 
@@ -101,7 +111,7 @@ def _files_in(folder: Path) -> list[SourceFile]:
 
 def _names_below(folder: Path) -> Iterator[str]:
     for parent, folders, names in os.walk(folder, onerror=_raise):
-        # Partitions are folders also where the name of their column begins with an underscore.
+        # A folder of a partition counts even if the name of its column begins with an underscore.
         folders[:] = [name for name in folders if not _is_hidden(name) or ("=" in name and name[0] != ".")]
         for name in folders:
             if os.path.islink(os.path.join(parent, name)):
@@ -116,7 +126,18 @@ def _is_hidden(name: str) -> bool:
 
 
 def natural_order(name: str) -> list[list[str | int]]:
-    """Key by which ``part.2`` comes before ``part.10``; names whose numbers have equally many digits sort as texts."""
+    """Make a sort key by which ``part.2`` comes before ``part.10``.
+
+    Parameters
+    ----------
+    name : str
+        A path with slashes.
+
+    Returns
+    -------
+    list
+        Names whose numbers have equally many digits sort as strings do.
+    """
     parts = [re.split("([0-9]+)", part) for part in name.split("/")]
     return [[int(piece) if k % 2 else piece for k, piece in enumerate(part)] for part in parts] + [[name]]
 

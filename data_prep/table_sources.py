@@ -1,6 +1,6 @@
 """Opens files of rows: `.npy`, data sets of HDF5, columns of Parquet.
 
-Nothing is unpickled, and a link out of an HDF5 file is not followed. Rows that a file states and does not hold are
+Nothing is unpickled, and a link out of an HDF5 file is not followed. A file that holds fewer rows than it states is
 refused. Imports `table_files`, `file_tables`, `hdf5_tables`, `npy_tables` and `parquet_tables`.
 """
 
@@ -23,7 +23,15 @@ _KINDS: dict[str, Any] = {"NumPy": NpyTable, "HDF5": Hdf5Table, "Parquet": Parqu
 
 
 class Source(NamedTuple):
-    """A file, and its rows."""
+    """A file and its rows.
+
+    Parameters
+    ----------
+    file : SourceFile
+        Path and key.
+    table : FileTable
+        The rows.
+    """
 
     file: SourceFile
     table: FileTable
@@ -32,14 +40,27 @@ class Source(NamedTuple):
 def open_tables(
     files: Sequence[SourceFile], dataset: str | None = None, columns: Sequence[str] | None = None
 ) -> list[Source]:
-    """Open files, in the given order, of one row shape and, where they have named columns, of the same ones.
+    """Open files and check that their rows fit together.
 
-    Files of a folder that hold no rows are left out.
+    Parameters
+    ----------
+    files : sequence of SourceFile
+        In the order of rows.
+    dataset : str, optional
+        The data set of HDF5 files.
+    columns : sequence of str, optional
+        The columns of Parquet files.
+
+    Returns
+    -------
+    list of Source
+        In the same order, without files of folders that hold no rows; named columns are in the order of the first file
+        that has any.
 
     Raises
     ------
     ValueError
-        Naming the file, what was found and what is expected.
+        If files differ in the shape of their rows or in their columns, or one is damaged; the message names the file.
     """
     sources = [Source(file, _KINDS[file.format].open(file.path, dataset, columns)) for file in files]
     empty = [file for file, table in sources if file.in_folder and table.shape[:1] == (0,)]
@@ -59,7 +80,7 @@ def open_tables(
 
 
 def _columns_alike(sources: Sequence[Source]) -> list[Source]:
-    """The same files, their columns in the order of the first one that has columns."""
+    """Reorder columns as in the first file that has named ones."""
     first = next((table for _, table in sources if _has_columns(table)), None)
     if not isinstance(first, ParquetTable):
         return list(sources)

@@ -1,6 +1,6 @@
-"""Reads the members of a tar archive, plain or compressed, one after the other and to the archive's very end.
+"""Reads the members of a tar archive, plain or compressed, one after the other and to its very end.
 
-Headers are bounded before memory is taken for them. Imports `unpacking` and the standard library.
+The size of a header is checked before memory is allocated for it. Imports `unpacking` and the standard library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Self
 from data_prep.unpacking import Unpacked, compression_of
 
 MAX_HEADER_BYTES = 256 * 2**10
-"""Of what describes one member: its header, long names, attributes, maps of holes; and of attributes of all members."""
+"""Limit for the description of a member (header, long names, attributes, maps of holes), and for shared attributes."""
 _BLOCK = tarfile.BLOCKSIZE
 _COPIED = 2**20
 _LONG_NUMBER = re.compile(rb"[0-9]{256}")
@@ -23,15 +23,15 @@ _NAME, _SIZE, _CHECKSUM, _TYPE, _PREFIX = slice(100), slice(124, 136), slice(148
 
 
 class _Header(tarfile.TarInfo):
-    """Reads what is asked of a regular file's header, in a third of the time; all other headers as `tarfile` does.
+    """Parses the headers of regular files in a third of the time; all others as `tarfile` does.
 
-    With images of a kilobyte, `tarfile` takes half as long for the headers as Pillow for the images.
+    With images of a kilobyte, `tarfile` would take half as long for the headers as Pillow for the images.
     """
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         size, checksum = (buf[field].strip(b" \0") for field in (_SIZE, _CHECKSUM))
-        # Sizes in other notations, damage and the end of the archive are left to tarfile.
+        # tarfile handles sizes in other notations, damage and the end of the archive.
         if buf[_TYPE] == tarfile.REGTYPE and _is_octal(size) and _is_octal(checksum):
             if sum(buf) - sum(buf[_CHECKSUM]) + 8 * ord(" ") == int(checksum, 8):
                 name, prefix = (buf[field].partition(b"\0")[0] for field in (_NAME, _PREFIX))
@@ -50,22 +50,22 @@ def _is_octal(text: bytes | bytearray) -> bool:
 
 
 class _Bounded:
-    """A file of which `tarfile` reads no more for one header than `MAX_HEADER_BYTES`."""
+    """A file from which `tarfile` cannot read more than `MAX_HEADER_BYTES` for one header."""
 
     def __init__(self, file: Any, size: int | None) -> None:
         self._file, self._size = file, size
         self.tell = file.tell
         self.left: int | None = None
 
-    def seek(self, place: int) -> int:
-        """Go to a place; one behind the end of a plain file is damage, and may be no number that the system takes."""
-        if self._size is not None and place > self._size:
-            raise tarfile.ReadError(f"cut short: it has {self._size} bytes, a header leads to byte {place}")
-        found: int = self._file.seek(place)
-        return found
+    def seek(self, offset: int) -> int:
+        """Move to an offset; one after the end of a plain file is damage, and may exceed what the system accepts."""
+        if self._size is not None and offset > self._size:
+            raise tarfile.ReadError(f"cut short: it has {self._size} bytes, a header leads to byte {offset}")
+        position: int = self._file.seek(offset)
+        return position
 
     def read(self, n_bytes: int) -> bytes:
-        """Read so many bytes, or refuse to before memory is taken."""
+        """Read bytes, unless the limit for headers is exceeded; that is checked before memory is allocated."""
         if self.left is not None:
             self.left -= n_bytes
             if n_bytes < 0 or self.left < 0:
@@ -76,20 +76,29 @@ class _Bounded:
         return content
 
     def close(self) -> None:
-        """Leave the file, which is its owner's."""
+        """Do nothing: the file belongs to the caller."""
 
 
 class TarMembers:
-    """An archive while it is read.
+    """The members of an archive, or of a range of it, in order.
+
+    Iterating yields the headers of all members that are not directories, and checks the end of the archive.
 
     Parameters
     ----------
     path : path
-        The archive.
+        The archive, for errors.
+    file : binary file
+        The archive, opened at its beginning.
     start, stop : int or None
         As in `image_archives.Archive`.
     allowed : int
-        Bytes that a compressed archive may unpack to.
+        Largest size in bytes that a compressed archive may unpack to.
+
+    Raises
+    ------
+    tarfile.ReadError
+        If the archive is damaged, on opening as well as on reading.
     """
 
     def __init__(self, path: Path, file: BinaryIO, start: int, stop: int | None, allowed: int) -> None:
@@ -102,7 +111,7 @@ class TarMembers:
             self._archive = tarfile.open(fileobj=self._file, mode="r:", tarinfo=_Header)  # type: ignore[call-overload]
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
-        """Yield members that are no directories; at the end of the archive, look for what must be there."""
+        """Yield members that are not directories, then check the end of the archive."""
         while (member := self._next()) is not None:
             if self._stop is not None and member.offset >= self._stop:
                 return
@@ -129,7 +138,23 @@ class TarMembers:
         self._file.left = None
 
     def payload(self, member: tarfile.TarInfo) -> bytes:
-        """Return the bytes of a regular file."""
+        """Read a regular file.
+
+        Parameters
+        ----------
+        member : TarInfo
+            The member that was yielded last.
+
+        Returns
+        -------
+        bytes
+            Its content, with holes filled by zeros.
+
+        Raises
+        ------
+        tarfile.ReadError
+            If the archive is cut short.
+        """
         if not member.issparse():  # far faster than extractfile, for images of a kilobyte
             self._file.seek(member.offset_data)
             content = self._file.read(member.size)
@@ -142,35 +167,46 @@ class TarMembers:
         if stream is None:
             raise tarfile.ReadError(f"member {member.name!r} cannot be read")
         with stream:
-            found: bytes = stream.read()
-        return found
+            filled: bytes = stream.read()
+        return filled
 
     def _require_end(self) -> None:
-        """Refuse an archive that does not end with two blocks of zeros, or has anything behind them.
+        """Refuse an archive that does not end with two blocks of zeros, or has anything after them.
 
-        tarfile takes a damaged or cut header behind the first member for the end of the archive, and never reads the
-        checksum that a compressed stream has at its end.
+        tarfile takes a damaged or cut header after the first member for the end of the archive, and never reads the
+        checksum at the end of a compressed stream.
         """
-        place = self._archive.offset
-        self._file.seek(place)
+        offset = self._archive.offset
+        self._file.seek(offset)
         end = self._file.read(2 * _BLOCK)
         if end[:_BLOCK].strip(b"\0"):
-            raise tarfile.ReadError(f"no valid header at byte {place}")
+            raise tarfile.ReadError(f"no valid header at byte {offset}")
         if len(end) < 2 * _BLOCK:
-            raise tarfile.ReadError(f"cut short: it ends at byte {place + len(end)} without the two blocks of zeros")
-        place += _BLOCK
+            raise tarfile.ReadError(f"cut short: it ends at byte {offset + len(end)} without the two blocks of zeros")
+        offset += _BLOCK
         rest = end[_BLOCK:]
         while rest:
             if rest.strip(b"\0"):
                 raise tarfile.ReadError(
-                    f"data behind its end, at byte {place}; archives that were joined are given one by one"
+                    f"data after its end, at byte {offset}; give archives that were joined one by one"
                 )
-            place += len(rest)
+            offset += len(rest)
             rest = self._file.read(_COPIED)
 
 
 def is_tar(path: Path) -> bool:
-    """Whether a file begins like a tar archive or like a compressed one."""
+    """Whether a file begins like a tar archive, plain or compressed.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Returns
+    -------
+    bool
+        True also for any gzip, bzip2, xz or lzma stream.
+    """
     with path.open("rb") as file:
         head = file.read(_BLOCK)
     if compression_of(head):

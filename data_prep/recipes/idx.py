@@ -1,6 +1,6 @@
 """Files of the idx format (of MNIST and EMNIST), plain or compressed by gzip, as tables.
 
-Imports `shards`, `source_files`, `unpacking` and NumPy.
+Imports `tables`, `source_files`, `unpacking` and NumPy.
 """
 
 from __future__ import annotations

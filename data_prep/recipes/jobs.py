@@ -1,6 +1,6 @@
 """One call of a recipe: where it reads and writes, how strict it is, and the store of tables that it makes.
 
-Imports `builds`, `paper`, `shards`, `source_files` and the standard library.
+Imports `builds`, `paper`, `shards`, `source_files`, `tables` and the standard library.
 """
 
 from __future__ import annotations
