@@ -4,8 +4,8 @@
         [--dtype float32] [--allow-nonfinite] [--test-share 0.05 --seed 0] [--cluster URL]
 
 Rows keep the order of the sources, and their dtype. A task writes one shard; shards that exist already are not written
-again, so that the same call resumes after an interruption. Imports `builds`, `table_files`, `table_sources`,
-`table_dtypes`, `file_tables`, `parquet_tables`, `source_files`, `splits`, `shards`, `tables` and `tasks`.
+again, so that the same call resumes after an interruption. Imports `builds`, `commands`, `table_files`,
+`table_sources`, `table_dtypes`, `file_tables`, `parquet_tables`, `source_files`, `splits`, `shards` and `tables`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ import numpy as np
 import zarr
 
 from data_prep.builds import begin, finish, in_work, require_unchanged
+from data_prep.commands import run_command
 from data_prep.file_tables import listed
 from data_prep.parquet_tables import ParquetTable
 from data_prep.shards import listed_sources, require_apart, require_place, write_store
-from data_prep.source_files import error_line, file_fingerprint
+from data_prep.source_files import file_fingerprint
 from data_prep.splits import TEST, TRAIN, HashSplit, SideTable
 from data_prep.table_dtypes import ConvertedTable, stated_dtype, target_of
 from data_prep.table_files import find_files
 from data_prep.table_sources import Source, open_tables
 from data_prep.tables import Outline, Table
-from data_prep.tasks import with_cluster
 
 logger = logging.getLogger(__name__)
 
@@ -172,18 +172,7 @@ def _log_columns(sources: Sequence[Source]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Of the command line; by default those of this process.
-
-    Returns
-    -------
-    int
-        The exit code: 1 after an error, which is printed as one line.
-    """
+    """Run the command with these arguments, by default those of the process; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m data_prep.arrays_to_zarr",
         description="Turn files of rows (NumPy, HDF5, Parquet), and folders of them, into one Zarr array.",
@@ -199,20 +188,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the test split (default: 0)")
     parser.add_argument("--cluster", help="Dask scheduler whose workers write the store")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
     columns = next(csv.reader([options.columns])) if options.columns else None
     choices = {"dataset": options.dataset, "columns": columns, "compress": options.compress, "dtype": options.dtype}
     choices |= {"allow_nonfinite": options.allow_nonfinite, "test_share": options.test_share, "seed": options.seed}
-    try:
-        n_rows = with_cluster(
-            options.cluster, lambda client: arrays_to_zarr(options.sources, options.target, client=client, **choices)
-        )
-    except (ValueError, OSError, ImportError, MemoryError) as error:
-        print(error_line(error), file=sys.stderr)
-        return 1
-    used: Any = zarr.open(options.target, mode="r").attrs.get("columns")
-    print(f"{options.target}: {n_rows} rows{f', columns {listed(used, 12)}' if used else ''}")
-    return 0
+
+    def write(client: Any) -> None:
+        n_rows = arrays_to_zarr(options.sources, options.target, client=client, **choices)
+        used: Any = zarr.open(options.target, mode="r").attrs.get("columns")
+        print(f"{options.target}: {n_rows} rows{f', columns {listed(used, 12)}' if used else ''}")
+
+    return run_command(write, options.cluster)
 
 
 if __name__ == "__main__":

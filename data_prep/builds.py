@@ -29,12 +29,12 @@ def partial_of(target: Path) -> Path:
     Parameters
     ----------
     target : path
-        The store.
+        Where the store appears when it is complete.
 
     Returns
     -------
     path
-        ``TARGET.partial`` beside it.
+        ``TARGET.partial``, in the same folder.
     """
     return target.with_name(target.name + ".partial")
 
@@ -196,7 +196,7 @@ def require_unchanged(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping
     Raises
     ------
     ValueError
-        Naming the sources that changed.
+        Naming up to three sources that changed, and in which way.
     """
     if difference := changes(before, now):
         raise ValueError(f"sources changed while they were read, {difference}; leave them unchanged and start over")
@@ -208,7 +208,7 @@ def read_record(file: Path) -> dict[str, Any]:
     Parameters
     ----------
     file : path
-        The record.
+        Written by `write_record`.
 
     Returns
     -------

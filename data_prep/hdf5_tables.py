@@ -25,18 +25,12 @@ class Hdf5Table:
 
     Parameters
     ----------
-    path : path
-        The file.
     dataset : str
         Name of the data set in the file, with slashes.
-    shape : tuple of int
-        (rows, features...).
-    dtypes : tuple of dtype
-        The one dtype of the data set.
     fill : tuple
         Values that stand for missing ones.
-    names : tuple of str
-        One empty name, as there are no columns.
+    path, shape, dtypes, names
+        As in `FileTable`; there is one dtype and one empty name.
     """
 
     path: Path
@@ -50,19 +44,12 @@ class Hdf5Table:
     def open(cls, path: Path, dataset: str | None, columns: Sequence[str] | None) -> Hdf5Table:
         """Find the data set, and compare what is stored with its shape.
 
+        Names behind soft and external links are not found.
+
         Parameters
         ----------
-        path : path
-            The file.
-        dataset : str, optional
-            Name of the data set, if the file holds several.
-        columns : None
-            HDF5 files have no columns.
-
-        Returns
-        -------
-        Hdf5Table
-            The data set; rows are read later.
+        path, dataset, columns
+            As in `table_sources.open_tables`; there are no columns to choose.
 
         Raises
         ------
@@ -74,12 +61,14 @@ class Hdf5Table:
 
         refuse_choices(path, columns=columns)
         with damage_named(path), h5py.File(path, "r") as file:
-            names: list[str] = []  # without those behind soft and external links, which a visit leaves out
-            file.visititems(lambda name, node: names.append(name) if isinstance(node, h5py.Dataset) else None)
-            name = names[0] if dataset is None and len(names) == 1 else (dataset or "").strip("/")
-            if name not in names:
+            found: list[str] = []
+            file.visititems(lambda name, node: found.append(name) if isinstance(node, h5py.Dataset) else None)
+            name = (dataset or "").strip("/")
+            if dataset is None and len(found) == 1:
+                name = found[0]
+            if name not in found:
                 raise ValueError(
-                    f"{path} holds the data sets {', '.join(map(repr, sorted(names))) or 'none'}; "
+                    f"{path} holds the data sets {', '.join(map(repr, sorted(found))) or 'none'}; "
                     f"choose one, found dataset={dataset!r}"
                 )
             data = file[name]

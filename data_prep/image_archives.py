@@ -34,7 +34,7 @@ class Archive:
     Parameters
     ----------
     path : path
-        The archive.
+        The archive: plain, or compressed by gzip, bzip2, xz or lzma.
     start : int
         Byte at which the first member begins.
     stop : int, optional
@@ -64,12 +64,12 @@ class Archive:
         return file_fingerprint(self.path)
 
     def entries(self) -> Iterator[Entry]:
-        """Read the archive.
+        """Read the archive from its beginning.
 
         Yields
         ------
         Entry
-            One per member that is not a directory.
+            One per member that is not a directory, in order.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class ZipArchive:
     Parameters
     ----------
     path : path
-        The archive.
+        The archive, which is read where it is.
     members : frozenset of str, optional
         Names of the members that are read; by default all.
     max_unpacked : int, optional

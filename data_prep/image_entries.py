@@ -22,7 +22,7 @@ class Entry:
     Parameters
     ----------
     source : str
-        Base name of the source.
+        Base name of the folder or archive, as in reports.
     key : str
         Name inside the source, with slashes. It is a label: two members of the same name are two entries.
     content : path, bytes or None

@@ -37,12 +37,12 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True)
 class Treatment:
-    """Settings that all parts share.
+    """Settings shared by all parts of a store.
 
     Parameters
     ----------
     folder : path
-        The folder of the files of all parts.
+        Where the files of all parts are written.
     shape : (int, int, int)
         Height, width and channels of every row.
     shaping : Shaping

@@ -31,7 +31,7 @@ class Folder:
     Parameters
     ----------
     path : path
-        The folder.
+        The folder itself; a link to it was followed.
     files : tuple of str
         Their paths relative to the folder, in order.
     """
@@ -74,7 +74,7 @@ class FileList:
     Parameters
     ----------
     path : path
-        The text, which is never held in memory.
+        The text, which may be large: it is never held in memory.
     offset : int
         Byte at which the first line begins.
     n_lines : int, optional

@@ -4,28 +4,26 @@
         [--frames first|all] [--test-share 0.05 --seed 0] [--cluster URL]
 
 Sources keep their given order, archives the order of their members, folders are sorted by path. Images that cannot be
-used are skipped and reported, never replaced. An interrupted call resumes when it is made again. Imports
-`image_sources`, `image_decoding`, `image_store`, `shards`, `source_files`, `splits` and `tasks`.
+used are skipped and reported, never replaced. An interrupted call resumes when it is made again. Imports `commands`,
+`image_sources`, `image_decoding`, `image_plan`, `image_store`, `shards` and `splits`.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from data_prep.commands import run_command
 from data_prep.image_decoding import FRAMES, Shaping
 from data_prep.image_plan import Plan
 from data_prep.image_sources import open_sources
 from data_prep.image_store import Report, write_images
 from data_prep.shards import listed_sources, require_apart
-from data_prep.source_files import error_line
 from data_prep.splits import HashSplit
-from data_prep.tasks import with_cluster
 
 _STORE_MARKERS = ("zarr.json", ".zarray", ".zgroup")
 PRINTED = 1000
@@ -159,29 +157,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Of the command line; by default those of this process.
-
-    Returns
-    -------
-    int
-        The exit code: 1 after an error, which is printed as one line.
-    """
+    """Run the command with these arguments, by default those of the process; returns its exit code."""
     options = vars(_parser().parse_args(arguments))
     size, cluster = options.pop("size"), options.pop("cluster")
     options["size"] = None if size is None else tuple(size)
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    try:
-        report = with_cluster(cluster, lambda client: images_to_zarr(**options, client=client))
-    except (ValueError, OSError, MemoryError) as error:
-        print(error_line(error), file=sys.stderr)
-        return 1
-    print_report(report)
-    return 0
+    return run_command(lambda client: print_report(images_to_zarr(**options, client=client)), cluster)
 
 
 def print_report(report: Report) -> None:

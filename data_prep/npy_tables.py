@@ -30,14 +30,8 @@ class NpyTable:
 
     Parameters
     ----------
-    path : path
-        The file.
-    shape : tuple of int
-        (rows, features...).
-    dtypes : tuple of dtype
-        The one dtype of the array.
-    names : tuple of str
-        One empty name, as there are no columns.
+    path, shape, dtypes, names
+        As in `FileTable`; there is one dtype and one empty name.
     """
 
     path: Path
@@ -51,20 +45,13 @@ class NpyTable:
 
         Parameters
         ----------
-        path : path
-            The file.
-        dataset, columns : None
-            Such files offer no choice.
-
-        Returns
-        -------
-        NpyTable
-            The array; rows are read later.
+        path, dataset, columns
+            As in `table_sources.open_tables`; there is nothing to choose from.
 
         Raises
         ------
         ValueError
-            If the file is damaged, cut short or of another format, or there is a choice.
+            If the file is damaged, cut short or of another format, or a choice is given.
         """
         refuse_choices(path, dataset=dataset, columns=columns)
         array = _mapped(path)

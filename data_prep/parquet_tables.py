@@ -26,7 +26,7 @@ class ParquetTable:
     Parameters
     ----------
     path : path
-        The file.
+        The file, opened anew for each range of rows.
     columns : tuple of str
         Names of the columns that are read.
     left_out : tuple of str
@@ -55,17 +55,8 @@ class ParquetTable:
 
         Parameters
         ----------
-        path : path
-            The file.
-        dataset : None
-            Parquet files have no data sets.
-        columns : sequence of str, optional
-            Columns to read; by default all but those that hold the index of a frame.
-
-        Returns
-        -------
-        ParquetTable
-            The columns; rows are read later.
+        path, dataset, columns
+            As in `table_sources.open_tables`; there is no data set to choose.
 
         Raises
         ------

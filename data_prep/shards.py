@@ -78,10 +78,8 @@ def write_store(
     attributes : mapping
         JSON values for the attributes of the store. They describe its sources and options, so that the store of
         another call is recognised.
-    client : distributed.Client, optional
-        Workers that write the shards; by default threads of this process.
-    workers : int, optional
-        Number of threads; by default one per available core.
+    client, workers
+        As in `tasks.each`.
 
     Raises
     ------

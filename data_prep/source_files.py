@@ -210,7 +210,7 @@ def error_line(error: BaseException) -> str:
     Returns
     -------
     str
-        One line.
+        A single line that begins with ``error:``.
     """
     text = " ".join(str(error).split()) or "no details"
     return f"error: out of memory: {text}" if isinstance(error, MemoryError) else f"error: {error}"

@@ -103,7 +103,7 @@ class SideTable:
     Parameters
     ----------
     table : Table
-        All rows.
+        The rows of both sides.
     key : str
         The key of the table in the hash.
     split : HashSplit

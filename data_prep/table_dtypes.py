@@ -29,7 +29,7 @@ class Target:
     dtype : dtype
         An integer or a float in native byte order.
     stated : bool
-        Whether the caller chose it; numbers are then rounded to it.
+        Whether the caller chose it. Numbers are then rounded to it, and otherwise held exactly.
     partners : tuple of (str, str)
         Pairs of a dtype of a file that `dtype` does not hold exactly, and the file or column that made it necessary.
     """
@@ -137,14 +137,14 @@ def _holds(target: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def named(path: Path, column: str) -> str:
-    """Name a file, or a column of a file, for errors.
+    """Name a file, or a column of a file, as errors do.
 
     Parameters
     ----------
     path : path
         The file.
     column : str
-        Name of the column; empty for all.
+        One of its columns; empty for the file itself.
 
     Returns
     -------
@@ -161,7 +161,7 @@ class ConvertedTable:
     Parameters
     ----------
     source : FileTable
-        The rows in the dtypes of the file.
+        The same rows in the dtypes of their file.
     target : Target
         The dtype of the store.
     allow_nonfinite : bool

@@ -47,9 +47,9 @@ def open_tables(
     files : sequence of SourceFile
         In the order of rows.
     dataset : str, optional
-        The data set of HDF5 files.
+        The data set of HDF5 files that hold several.
     columns : sequence of str, optional
-        The columns of Parquet files.
+        The columns of Parquet files; by default all but those that hold the index of a frame.
 
     Returns
     -------

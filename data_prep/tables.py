@@ -60,7 +60,7 @@ class RawTable:
     Parameters
     ----------
     path : path
-        The file.
+        A file of these rows, after a header of `offset` bytes.
     shape : tuple of int
         (rows, features...).
     dtype : dtype
@@ -80,18 +80,7 @@ class RawTable:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def extent(self, start: int, stop: int) -> Extent:
-        """Locate the bytes of rows ``start:stop``.
-
-        Parameters
-        ----------
-        start, stop : int
-            Range of rows.
-
-        Returns
-        -------
-        Extent
-            Their range in the file.
-        """
+        """Locate rows ``start:stop``: the range of their bytes in the file."""
         row_bytes = math.prod(self.shape[1:]) * self.dtype.itemsize
         return Extent(self.path, self.offset + start * row_bytes, (stop - start) * row_bytes)
 

@@ -200,12 +200,12 @@ def is_tar(path: Path) -> bool:
     Parameters
     ----------
     path : path
-        The file.
+        Any file; the first 512 bytes are read.
 
     Returns
     -------
     bool
-        True also for any gzip, bzip2, xz or lzma stream.
+        Also true for any stream of gzip, bzip2, xz or lzma.
     """
     with path.open("rb") as file:
         head = file.read(_BLOCK)

@@ -85,7 +85,7 @@ class Unpacked:
     Parameters
     ----------
     path : path
-        The file, for errors.
+        The name of the file, for errors.
     file : binary file
         The same file, opened at the beginning of the first stream.
     kind : {"gzip", "bzip2", "xz", "lzma"}

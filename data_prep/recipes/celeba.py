@@ -36,6 +36,16 @@ from data_prep.splits import TEST, TRAIN
 PARTITION = "list_eval_partition.txt"
 IMAGES = ("img_align_celeba", "img_align_celeba.zip")
 CROP = (25, 50, 128, 128)
+_OPTIONS = {
+    "--crop": {
+        "nargs": 4,
+        "type": int,
+        "default": CROP,
+        "metavar": ("LEFT", "TOP", "WIDTH", "HEIGHT"),
+        "help": f"rectangle that is kept, in pixels (default: {' '.join(map(str, CROP))})",
+    },
+    **MAX_UNPACKED,
+}
 _SIDES = {"0": TRAIN, "1": TRAIN, "2": TEST}
 _ORIGINAL = (178, 218)
 
@@ -129,16 +139,6 @@ def _stream(content: Path | bytes) -> Any:
     return BytesIO(content) if isinstance(content, bytes) else content
 
 
-_OPTIONS = {
-    "--crop": {
-        "nargs": 4,
-        "type": int,
-        "default": CROP,
-        "metavar": ("LEFT", "TOP", "WIDTH", "HEIGHT"),
-        "help": f"rectangle that is kept, in pixels (default: {' '.join(map(str, CROP))})",
-    },
-    **MAX_UNPACKED,
-}
 RECIPE = Recipe("celeba", f"CelebA from {PARTITION} and {' or '.join(IMAGES)}.", write, _OPTIONS)
 prepare, main = RECIPE.prepare, RECIPE.main
 

@@ -41,7 +41,7 @@ class Records:
     Parameters
     ----------
     path : path
-        The file.
+        A file of `FILES`.
     n_records : int
         Number of images in it.
     labels : bool
@@ -63,13 +63,7 @@ class Records:
         return np.dtype(np.uint8)
 
     def read(self, start: int, stop: int) -> Block:
-        """Read images or labels ``start:stop``, as in `tables.Table.read`.
-
-        Raises
-        ------
-        ValueError
-            If the file has become shorter, or a label is above 9.
-        """
+        """Read images or labels ``start:stop``, as in `tables.Table.read`; labels above 9 are refused."""
         n_bytes, offset = (stop - start) * _RECORD_BYTES, start * _RECORD_BYTES
         flat = np.fromfile(self.path, np.uint8, n_bytes, offset=offset)
         if len(flat) < n_bytes:

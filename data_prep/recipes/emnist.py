@@ -25,6 +25,10 @@ from data_prep.recipes.recipe import Recipe
 from data_prep.splits import TEST, TRAIN
 from data_prep.tables import Block, Table
 
+_OPTIONS = {
+    "--noise": {"type": float, "default": 1.0, "help": "standard deviation in grey levels (default: 1)"},
+    "--seed": {"type": int, "default": 0, "help": "seed of the noise (default: 0)"},
+}
 _KINDS = ("images-idx3", "labels-idx1")
 _SHAPE = DATA_SETS["emnist"].shape
 
@@ -112,10 +116,6 @@ def _open(path: Path, kind: str) -> IdxTable:
     return table
 
 
-_OPTIONS = {
-    "--noise": {"type": float, "default": 1.0, "help": "standard deviation in grey levels (default: 1)"},
-    "--seed": {"type": int, "default": 0, "help": "seed of the noise (default: 0)"},
-}
 RECIPE = Recipe("emnist", "EMNIST from the four idx files of the split byclass.", write, _OPTIONS)
 prepare, main = RECIPE.prepare, RECIPE.main
 

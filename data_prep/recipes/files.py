@@ -15,7 +15,7 @@ def existing(sources: Sequence[str | os.PathLike[str]]) -> list[Path]:
     Parameters
     ----------
     sources : sequence of path
-        Files and folders.
+        Files and folders as the user named them.
 
     Returns
     -------

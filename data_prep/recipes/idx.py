@@ -32,7 +32,7 @@ class IdxTable:
     Parameters
     ----------
     path : path
-        The file; compressed by gzip if its name ends with ``.gz``.
+        The file, compressed by gzip if its name ends with ``.gz``.
     shape : tuple of int
         Of the array, from the header.
     """
@@ -84,13 +84,7 @@ class IdxTable:
         return np.dtype(np.uint8)
 
     def read(self, start: int, stop: int) -> Block:
-        """Read rows ``start:stop``, as in `tables.Table.read`.
-
-        Raises
-        ------
-        ValueError
-            If the file is damaged or cut short.
-        """
+        """Read rows ``start:stop``, as in `tables.Table.read`."""
         row_bytes = math.prod(self.shape[1:])
         content = _read(self.path, 4 + 4 * len(self.shape) + start * row_bytes, (stop - start) * row_bytes)
         return np.frombuffer(content, np.uint8).reshape(stop - start, *self.shape[1:])

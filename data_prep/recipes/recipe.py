@@ -1,15 +1,13 @@
 """The skeleton of a recipe: checks of sources and target, and the command line.
 
-A recipe module defines one function that writes the store of a `Job`, and wraps it in a `Recipe`. Imports `files`,
-`jobs`, `paper`, `shards`, `source_files`, `splits`, `tasks` and Zarr.
+A recipe module defines one function that writes the store of a `Job`, and wraps it in a `Recipe`. Imports `commands`,
+`files`, `jobs`, `paper`, `shards`, `splits` and Zarr.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +15,12 @@ from typing import Any
 
 import zarr
 
+from data_prep.commands import run_command
 from data_prep.recipes.files import existing
 from data_prep.recipes.jobs import Job
 from data_prep.recipes.paper import DATA_SETS
 from data_prep.shards import require_place
-from data_prep.source_files import error_line
 from data_prep.splits import TEST, TRAIN
-from data_prep.tasks import with_cluster
 
 MAX_UNPACKED = {
     "--max-unpacked": {"type": int, "metavar": "BYTES", "help": "largest size that an archive may unpack to"}
@@ -101,30 +98,16 @@ class Recipe:
         return {side: zarr.open_array(absolute / side, mode="r").shape[0] for side in (TRAIN, TEST)}
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
-        """Run the command.
-
-        Parameters
-        ----------
-        arguments : sequence of str, optional
-            Of the command line; by default those of this process.
-
-        Returns
-        -------
-        int
-            The exit code: 1 after an error, which is printed as one line.
-        """
+        """Run the command of the recipe, by default with the arguments of the process; returns its exit code."""
         chosen = vars(self._parser().parse_args(arguments))
         cluster = chosen.pop("cluster")
-        logging.basicConfig(level=logging.INFO, format="%(message)s")
-        try:
-            rows = with_cluster(cluster, lambda client: self.prepare(**chosen, client=client))
-        except (ValueError, OSError, ImportError, MemoryError) as error:
-            print(error_line(error), file=sys.stderr)
-            return 1
-        expected = DATA_SETS[self.name]
-        for side, n_expected in ((TRAIN, expected.train), (TEST, expected.test)):
-            print(f"{side}: {rows[side]:,} images, {n_expected:,} in the paper")
-        return 0
+
+        def write(client: Any) -> None:
+            rows, expected = self.prepare(**chosen, client=client), DATA_SETS[self.name]
+            for side, n_expected in ((TRAIN, expected.train), (TEST, expected.test)):
+                print(f"{side}: {rows[side]:,} images, {n_expected:,} in the paper")
+
+        return run_command(write, cluster)
 
     def _parser(self) -> argparse.ArgumentParser:
         expected = DATA_SETS[self.name]

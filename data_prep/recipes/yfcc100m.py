@@ -28,6 +28,11 @@ logger = logging.getLogger(__name__)
 
 BESIDE_IMAGES = (".json", ".txt", ".cls")
 """Endings of members that WebDataset puts beside an image."""
+_OPTIONS = {
+    "--test-share": {"type": float, "default": 0.05, "help": "share of the test split (default: 0.05)"},
+    "--seed": {"type": int, "default": 0, "help": "seed of the test split (default: 0)"},
+    **MAX_UNPACKED,
+}
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
 
 
@@ -81,11 +86,6 @@ def _open(path: Path, max_unpacked: int | None) -> list[Source]:
     return open_sources([path.parent / line for line in lines], max_unpacked)
 
 
-_OPTIONS = {
-    "--test-share": {"type": float, "default": 0.05, "help": "share of the test split (default: 0.05)"},
-    "--seed": {"type": int, "default": 0, "help": "seed of the test split (default: 0)"},
-    **MAX_UNPACKED,
-}
 RECIPE = Recipe("yfcc100m", "YFCC100M from archives, folders, and texts that name archives or images.", write, _OPTIONS)
 prepare, main = RECIPE.prepare, RECIPE.main
 
