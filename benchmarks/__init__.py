@@ -1,1 +1,1 @@
-"""What is fast, against what, in one run: ratios, because machines are shared and their clocks change."""
+"""Speed, measured as ratios within one run, because machines are shared and their clocks change."""

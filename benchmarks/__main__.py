@@ -13,18 +13,29 @@ SECTIONS = ("kernels", "startup", "others", "images", "stream", "fit", "kept")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the chosen sections; the exit code is 1 when a bound was missed."""
+    """Run the chosen sections.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        Of the command line; by default those of this process.
+
+    Returns
+    -------
+    int
+        The exit code: 1 if a bound was missed, except with ``--quick``.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("sections", nargs="*", help=f"any of {', '.join(SECTIONS)}; all by default")
     parser.add_argument(
         "--images",
-        help="folder with train-*.tar and test-*.tar of CIFAR-10; without it patches of the "
-        "photographs inside scikit-image are used, and the bounds known for CIFAR-10 are left out",
+        help="folder with train-*.tar and test-*.tar of CIFAR-10; by default patches of the photographs in "
+        "scikit-image are used, without the bounds known for CIFAR-10",
     )
     parser.add_argument(
-        "--gigabytes", type=float, default=12, help="rows of `stream`, for two workers of an eighth each"
+        "--gigabytes", type=float, default=12, help="size of the rows of `stream`; two workers get an eighth of it each"
     )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: whether everything runs, not how fast")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that everything runs")
     options = parser.parse_args(arguments)
     unknown = set(options.sections) - set(SECTIONS)
     if unknown:

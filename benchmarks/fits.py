@@ -1,4 +1,4 @@
-"""A whole fit on images: in memory and serial, through Zarr and Dask in this process, on two worker processes."""
+"""Whole fits on images: serial with rows in memory, through Zarr and Dask in this process, on two worker processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,15 @@ _MEMORY_LIMIT = "4GiB"
 
 @dataclass(frozen=True)
 class Images:
-    """Training and test rows as Zarr stores; whether they are CIFAR-10, for which bounds are known."""
+    """Training and test images.
+
+    Parameters
+    ----------
+    train, test : str
+        Paths of Zarr arrays (N, height, width, channels), uint8.
+    is_cifar : bool
+        Whether they are CIFAR-10, for which bounds are known.
+    """
 
     train: str
     test: str
@@ -37,7 +45,18 @@ class Images:
 
 @contextmanager
 def client(processes: int) -> Iterator[Any]:
-    """A LocalCluster: in this process with two threads for 0, else one-thread worker processes."""
+    """Start a cluster on this machine.
+
+    Parameters
+    ----------
+    processes : int
+        Number of worker processes of one thread each; 0 for one worker of two threads in this process.
+
+    Yields
+    ------
+    distributed.Client
+        Closed with its cluster when the context is left.
+    """
     from dask.distributed import Client, LocalCluster
 
     layout = (
@@ -53,7 +72,13 @@ def client(processes: int) -> Iterator[Any]:
 
 
 def peak_bytes() -> int:
-    """Highest resident memory of this process since it began (`VmHWM`)."""
+    """Read the highest resident memory of this process since it started (`VmHWM`).
+
+    Returns
+    -------
+    int
+        In bytes.
+    """
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
@@ -62,7 +87,22 @@ def peak_bytes() -> int:
 
 
 def timed(name: str, function: Any) -> tuple[Fit, float]:
-    """Run a fit, print its time per phase."""
+    """Run a fit and print its time per phase.
+
+    Parameters
+    ----------
+    name : str
+        Printed in front of the times.
+    function : callable
+        Without arguments; returns the fit.
+
+    Returns
+    -------
+    fit : Fit
+        The finished fit.
+    seconds : float
+        Its duration.
+    """
     begin = time.perf_counter()
     fit = function()
     seconds = time.perf_counter() - begin
@@ -76,13 +116,34 @@ def timed(name: str, function: Any) -> tuple[Fit, float]:
 
 
 def same_bytes(a: Fit, b: Fit) -> bool:
-    """Whether two fits have the same parameters, bit for bit."""
+    """Compare the parameters of two fits bit by bit.
+
+    Parameters
+    ----------
+    a, b : Fit
+        Finished fits.
+
+    Returns
+    -------
+    bool
+        Whether all parameters are equal.
+    """
     names = ("weights", "means", "loadings", "noise_variances")
     return all(getattr(a.model, name).tobytes() == getattr(b.model, name).tobytes() for name in names)
 
 
 def run(report: Report, images: Images, n_components: int = 800) -> None:
-    """Fit three times and compare."""
+    """Fit serially, in process and on worker processes, and compare times, memory and results.
+
+    Parameters
+    ----------
+    report : Report
+        Collects the checks.
+    images : Images
+        Training and test images.
+    n_components : int
+        C of all fits.
+    """
     x = np.asarray(zarr.open_array(images.train, mode="r")[:])
     numbers: dict[str, Any] = {**PAPER, "n_components": n_components, "n_factors": 5}
     print(f"fit of {x.shape} {x.dtype}, {numbers} on {describe()}")
@@ -128,14 +189,27 @@ def _check_course(report: Report, fit: Fit, seconds: float, images: Images) -> N
 
 
 def nll_of(fit: Fit, images: Images) -> float:
-    """Exact NLL per test row."""
+    """Compute the exact negative log-density of the test images.
+
+    Parameters
+    ----------
+    fit : Fit
+        A finished fit.
+    images : Images
+        Its images.
+
+    Returns
+    -------
+    float
+        Mean per image, in nats.
+    """
     return -fit.model.score(np.asarray(zarr.open_array(images.test, mode="r")[:]))
 
 
 def _check_defaults(
     report: Report, images: Images, n_components: int, paper_seconds: float, paper_nll: float
 ) -> None:
-    """The default settings beside the paper's, which are those of the fits above."""
+    """Compare the default settings with the paper's, which the fits above use."""
     numbers = {"threads": 2, "n_components": n_components}
     fit, seconds = timed("default settings, serial", lambda: fit_local(images.train, **numbers))
     nll = nll_of(fit, images)
@@ -146,7 +220,20 @@ def _check_defaults(
 
 
 def warm_worker(numbers: dict[str, Any], dtype: str) -> float:
-    """Load the kernels in a worker before its fit is timed."""
+    """Load the kernels in a worker before its fit is timed.
+
+    Parameters
+    ----------
+    numbers : dict
+        Keywords of `Settings`.
+    dtype : str
+        The dtype of the rows.
+
+    Returns
+    -------
+    float
+        Seconds that it took.
+    """
     from vmfa_dask.cluster.warmup import warm_up
     from vmfa_dask.run.settings import Settings
 
@@ -154,5 +241,5 @@ def warm_worker(numbers: dict[str, Any], dtype: str) -> float:
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder for stores that a benchmark makes."""
+    """Create a folder for the stores of a benchmark, a context manager that removes it."""
     return tempfile.TemporaryDirectory(prefix="vmfa-bench-")

@@ -1,4 +1,4 @@
-"""Images for the fits: CIFAR-10 where the user has it, else patches of the photographs inside scikit-image."""
+"""Images for the fits: CIFAR-10 if the user has it, else patches of the photographs in scikit-image."""
 
 from __future__ import annotations
 
@@ -14,18 +14,33 @@ _PHOTOGRAPHS = ("astronaut.png", "coffee.png", "chelsea.png", "rocket.jpg", "mot
 
 
 def prepare(folder: str, source: str | None, n_patches: int = 50_000) -> Images:
-    """Stores of training and test images in `folder`.
+    """Write training and test images to Zarr stores.
 
     Parameters
     ----------
-    source : folder with ``train-*.tar`` and ``test-*.tar`` of 32x32 colour images, or None for patches
+    folder : str
+        The stores are created here.
+    source : str or None
+        Folder with ``train-*.tar`` and ``test-*.tar`` of 32 x 32 colour images; None for patches.
+    n_patches : int
+        Number of training patches; there are a fifth as many test patches.
+
+    Returns
+    -------
+    Images
+        Their paths.
+
+    Raises
+    ------
+    FileNotFoundError
+        If `source` does not hold such archives.
     """
     train, test = str(Path(folder) / "train.zarr"), str(Path(folder) / "test.zarr")
     if source is not None:
         for target, pattern in ((train, "train-*.tar"), (test, "test-*.tar")):
             archives = sorted(Path(source).glob(pattern))
             if not archives:
-                raise FileNotFoundError(f"{source}: no {pattern} there")
+                raise FileNotFoundError(f"there is no {pattern} in {source}")
             images_to_zarr([str(path) for path in archives], target)
         return Images(train, test, is_cifar=True)
     patches = photograph_patches(n_patches + n_patches // 5)
@@ -38,7 +53,25 @@ def prepare(folder: str, source: str | None, n_patches: int = 50_000) -> Images:
 
 
 def photograph_patches(n: int, size: int = 32) -> np.ndarray:
-    """`n` patches (n, size, size, 3) uint8 at seeded random places of the photographs that scikit-image ships."""
+    """Cut patches at random from the photographs in scikit-image, with a fixed seed.
+
+    Parameters
+    ----------
+    n : int
+        Number of patches.
+    size : int
+        Height and width in pixels.
+
+    Returns
+    -------
+    (n, size, size, 3) uint8 array
+        Taken from each photograph in turn.
+
+    Raises
+    ------
+    FileNotFoundError
+        If this scikit-image comes without the photographs.
+    """
     import skimage
     from PIL import Image
 

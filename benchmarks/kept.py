@@ -1,4 +1,4 @@
-"""What keeping a run costs, and how long it takes to go on with one, on two worker processes."""
+"""The cost of keeping a run in a folder, and the time to resume it, on two worker processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,17 @@ class Interrupted(Exception):
 
 
 def run(report: Report, images: Images, n_components: int = 800) -> None:
-    """Keep half of a run, go on with it; count the seconds in which it was kept, and those to the first pass."""
+    """Interrupt a run halfway and resume it; time the keeping, and the way to the first pass.
+
+    Parameters
+    ----------
+    report : Report
+        Collects the checks.
+    images : Images
+        Training images.
+    n_components : int
+        C of the fit.
+    """
     numbers: dict[str, Any] = {**PAPER, "n_components": n_components, "tol": 0.0, "max_iter": 2 * _HALF}
     spent, first = [0.0], []
     keep = KeptRun.keep_latest

@@ -1,4 +1,4 @@
-"""Log-joint and moments kernels as fractions of sgemm's rate."""
+"""The kernels of log-joints and moments, as fractions of the rate of a float32 matrix product."""
 
 from __future__ import annotations
 
@@ -19,12 +19,24 @@ _CANDIDATES = 34
 
 
 class Case:
-    """Rows of one dtype, a mixture, and rows grouped by component as in an E-step: 34 candidates a row."""
+    """Rows, a mixture, and the rows grouped by component as in an E-step, with 34 candidates per row.
+
+    Parameters
+    ----------
+    dtype : str
+        The dtype of the rows.
+    n_features : int
+        D.
+    n_factors : int
+        H.
+    cores : Cores
+        Threads of the kernels.
+    """
 
     def __init__(self, dtype: str, n_features: int, n_factors: int, cores: Cores) -> None:
         rng = np.random.default_rng(1)
         n = int(np.clip(TILE_BYTES // (n_features * min(np.dtype(dtype).itemsize, 4)), 256, 8192))
-        # The run narrows float64 rows once per block; kernels in float32 never see them.
+        # The run narrows float64 rows once per row block; kernels in float32 never see them.
         stored = "float32" if dtype == "float64" else dtype
         self.rows = rng.integers(0, 256, (n, n_features)).astype(stored)
         c = max(8, n * _CANDIDATES // _ROWS_PER_COMPONENT)
@@ -43,26 +55,38 @@ class Case:
         self.joints, self.responsibilities = np.empty(len(self.members)), np.full(len(self.members), 0.5)
 
     def log_joints(self) -> None:
-        """All log-joints of the case once."""
+        """Evaluate all log-joints of the case once."""
         evaluate_joints(self.rows, self.members, self.indptr, self.precision, self.cores, self.joints)
 
     def prepare_moments(self) -> None:
-        """Accumulators for `moments`."""
+        """Allocate the sums that `moments` fills."""
         c, h, d = self.mixture.n_components, self.mixture.n_factors, self.mixture.n_features
         self.totals = Moments(np.empty(c), np.empty((c, h + 1, h + 1)), np.empty((c, h + 2, d)))
 
     def moments(self) -> None:
-        """Moments of all rows grouped to components, once."""
+        """Compute the moments of all components once."""
         grouped = (self.rows, self.members, self.indptr, self.responsibilities)
         add_moments(*grouped, self.precision, self.mixture.means, self.cores, False, self.totals)
 
     def all_joints(self) -> None:
-        """All rows with all components, as in exhaustive search."""
+        """Evaluate all rows with all components once, as in exhaustive search."""
         evaluate_all_joints(self.rows, self.precision, self.cores)
 
 
 def run_exhaustive(report: Report, sgemm: Sgemm, cores: Cores, quick: bool) -> None:
-    """Exact EM with factors, and with the diagonal and isotropic types, which have none."""
+    """Measure exhaustive evaluation, with and without factors.
+
+    Parameters
+    ----------
+    report : Report
+        Collects the checks.
+    sgemm : Sgemm
+        The yardstick.
+    cores : Cores
+        Threads of the kernels.
+    quick : bool
+        Tiny sizes.
+    """
     print("  exhaustive evaluation of uint8 rows:")
     for name, h, low in (("mfa, H=5", 5, 0.8), ("diagonal and isotropic", 0, 1 / 1.3)):
         for d in WIDTHS[:1] if quick else (144, 3072):
@@ -75,7 +99,17 @@ def run_exhaustive(report: Report, sgemm: Sgemm, cores: Cores, quick: bool) -> N
 
 
 def run(report: Report, quick: bool = False) -> None:
-    """Print the table; count (2H + 4)·D FLOP a joint and (4H + 9)·D a row of moments, its projection included."""
+    """Measure the kernels and print a table.
+
+    A joint counts as (2H + 4)·D floating-point operations, a row of moments as (4H + 9)·D, its projection included.
+
+    Parameters
+    ----------
+    report : Report
+        Collects the checks.
+    quick : bool
+        Tiny sizes.
+    """
     cores, sgemm = Cores(available_cores()), Sgemm(512 if quick else 1536)
     print(f"kernels, {cores.n_threads} threads; sgemm {sgemm.rate() / 1e9:.0f} GFLOP/s")
     print("  rows      D      H   log-joints/s   GFLOP/s   of sgemm   moments: of sgemm")

@@ -1,4 +1,4 @@
-"""The yardsticks of this machine, measured beside what they are compared with."""
+"""Yardsticks of this machine, measured side by side with the code under test."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
-# OpenBLAS keeps its threads spinning for a while after a product; they would steal a core from what is timed next.
+# OpenBLAS keeps its threads spinning for a while after a product; they would take a core from the next measurement.
 _SPIN_SECONDS = 0.2
 
 
 def describe() -> str:
-    """Processor, cores, and the BLAS kernel in use."""
+    """Describe the processor, its cores, and the BLAS kernel in use.
+
+    Returns
+    -------
+    str
+        One line.
+    """
     from threadpoolctl import threadpool_info
 
     model = platform.processor() or platform.machine()
@@ -31,7 +37,20 @@ def describe() -> str:
 
 
 def seconds(function: Callable[[], object], least: float = 0.15) -> float:
-    """Seconds of one call, from as many calls as fill `least` seconds."""
+    """Time a function.
+
+    Parameters
+    ----------
+    function : callable
+        Without arguments.
+    least : float
+        It is called again and again for at least so many seconds.
+
+    Returns
+    -------
+    float
+        Seconds per call.
+    """
     begin, calls = time.perf_counter(), 0
     while True:
         function()
@@ -42,7 +61,13 @@ def seconds(function: Callable[[], object], least: float = 0.15) -> float:
 
 
 class Sgemm:
-    """Rate of a float32 matrix product that is large enough to be bound by arithmetic."""
+    """A float32 matrix product that is large enough to be bound by arithmetic.
+
+    Parameters
+    ----------
+    n : int
+        Rows and columns of the matrices.
+    """
 
     def __init__(self, n: int = 1536) -> None:
         rng = np.random.default_rng(0)
@@ -51,14 +76,33 @@ class Sgemm:
         self.rate()
 
     def rate(self) -> float:
-        """FLOP per second."""
+        """Measure the floating-point operations per second of the product."""
         rate = self._flops / seconds(lambda: self._a @ self._b, 0.1)
         time.sleep(_SPIN_SECONDS)
         return rate
 
 
 def ratio_to_sgemm(sgemm: Sgemm, function: Callable[[], object], flops: float, rounds: int = 5) -> tuple[float, float]:
-    """Rate of `function` in FLOP/s, and the median of its ratio to the products before and after it."""
+    """Compare a function with matrix products measured just before and after it.
+
+    Parameters
+    ----------
+    sgemm : Sgemm
+        The products.
+    function : callable
+        Without arguments.
+    flops : float
+        Floating-point operations per call.
+    rounds : int
+        Number of measurements.
+
+    Returns
+    -------
+    rate : float
+        Median rate of the function, in operations per second.
+    ratio : float
+        Median of its ratio to the rate of the products.
+    """
     rates, ratios = [], []
     before = sgemm.rate()
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""scikit-learn on the same rows and cores, at a size that it can do."""
+"""scikit-learn on the same rows and cores, at a size that it can handle."""
 
 from __future__ import annotations
 
@@ -16,10 +16,30 @@ from vmfa_dask.values import Mixture
 def kmeans_fa(
     rows: np.ndarray, test: np.ndarray, n_components: int, n_factors: int, seed: int = 0
 ) -> tuple[float, int]:
-    """k-means, then a factor analyzer per cluster (paper, appendix on algorithms); test NLL, passes of k-means.
+    """Run k-means, then a factor analyzer per cluster (paper, appendix on algorithms).
 
-    Both by scikit-learn with its defaults. Scores come from a mixture of the same parameters: scikit-learn forms the
-    inverse covariance (D, D) of every cluster for them.
+    Both by scikit-learn with its defaults. A `MixtureModel` of the same parameters does the scoring, as scikit-learn
+    would form the inverse covariance (D, D) of every cluster.
+
+    Parameters
+    ----------
+    rows : (N, D) float array
+        Training rows.
+    test : (M, D) float array
+        Test rows.
+    n_components : int
+        Number of clusters.
+    n_factors : int
+        H of each factor analyzer.
+    seed : int
+        Random state of both.
+
+    Returns
+    -------
+    nll : float
+        Mean negative log-density per test row, in nats.
+    n_passes : int
+        Number of passes of k-means.
     """
     from sklearn.cluster import KMeans
     from sklearn.decomposition import FactorAnalysis
@@ -40,7 +60,13 @@ def kmeans_fa(
 
 
 def run(quick: bool = False) -> None:
-    """Seconds and test NLL of three ways to a mixture on 8x8 grey patches."""
+    """Print seconds and test NLL of three ways to fit a mixture to 8 x 8 grey patches.
+
+    Parameters
+    ----------
+    quick : bool
+        Tiny sizes.
+    """
     from sklearn.mixture import GaussianMixture
 
     n, c, h = (2000, 10, 5) if quick else (40_000, 60, 5)

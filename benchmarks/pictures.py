@@ -1,4 +1,4 @@
-"""Archives of JPEGs to a store, beside Pillow alone on the same cores."""
+"""From archives of JPEGs to a store, compared with Pillow alone on the same cores."""
 
 from __future__ import annotations
 
@@ -22,22 +22,33 @@ _IMAGES_PER_TASK = 500
 
 
 def decode(files: Sequence[bytes]) -> int:
-    """Decode with Pillow to arrays, and nothing else."""
+    """Decode images with Pillow and drop them.
+
+    Parameters
+    ----------
+    files : sequence of bytes
+        Encoded images.
+
+    Returns
+    -------
+    int
+        Bytes of all pixels.
+    """
     from PIL import Image
 
     return sum(np.asarray(Image.open(io.BytesIO(file)).convert("RGB")).nbytes for file in files)
 
 
 def _members(archives: Sequence[str]) -> list[bytes]:
-    found = []
+    contents = []
     for path in archives:
         with tarfile.open(path) as archive:
-            found += [archive.extractfile(member).read() for member in archive if member.isfile()]  # type: ignore[union-attr]
-    return found
+            contents += [archive.extractfile(member).read() for member in archive if member.isfile()]  # type: ignore[union-attr]
+    return contents
 
 
 def _photographs(folder: Path, n: int) -> list[str]:
-    """Archives of patches of photographs as JPEGs."""
+    """Write patches of photographs as JPEGs to archives."""
     from PIL import Image
 
     patches, archives = photograph_patches(n, 32), []
@@ -54,7 +65,17 @@ def _photographs(folder: Path, n: int) -> list[str]:
 
 
 def run(report: Report, source: str | None, quick: bool) -> None:
-    """Rates of both, images per second; with a `source` its ``train-*.tar``."""
+    """Compare the rates of `images_to_zarr` and of Pillow alone, in images per second.
+
+    Parameters
+    ----------
+    report : Report
+        Collects the checks.
+    source : str or None
+        Folder whose ``train-*.tar`` are read; None for patches of photographs.
+    quick : bool
+        Tiny sizes.
+    """
     with temporary_folder() as folder:
         archives = sorted(map(str, Path(source).glob("train-*.tar"))) if source else []
         archives = 2 * (archives or _photographs(Path(folder), 2_000 if quick else 50_000))
@@ -63,11 +84,11 @@ def run(report: Report, source: str | None, quick: bool) -> None:
         print(f"{len(files)} JPEGs in {len(archives)} archives, {cores} cores, on {describe()}")
         tasks = [files[k : k + _IMAGES_PER_TASK] for k in range(0, len(files), _IMAGES_PER_TASK)]
         with ProcessPoolExecutor(cores) as pool:
-            list(pool.map(decode, [files[:10]] * cores))  # processes and decoders are there
+            list(pool.map(decode, [files[:10]] * cores))  # starts processes and loads decoders
             begin = time.perf_counter()
             list(pool.map(decode, tasks))
             alone = len(files) / (time.perf_counter() - begin)
-        images_to_zarr(archives[:1], Path(folder) / "first.zarr")  # Zarr is loaded, and its threads are there
+        images_to_zarr(archives[:1], Path(folder) / "first.zarr")  # loads Zarr and starts its threads
         begin = time.perf_counter()
         written = images_to_zarr(archives, Path(folder) / "images.zarr").written
         rate = written / (time.perf_counter() - begin)

@@ -1,4 +1,4 @@
-"""Seconds from the call to the first iteration: with an empty compile cache, and with a warm one."""
+"""Seconds from the call of a fit to its first iteration, with an empty compile cache and with a warm one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ print(first[0])
 
 
 def run(report: Report) -> None:
-    """Start twice in new processes that share a cache of their own."""
+    """Start two processes one after the other with a new, shared cache.
+
+    Parameters
+    ----------
+    report : Report
+        Collects the checks.
+    """
     with tempfile.TemporaryDirectory(prefix="vmfa-cache-") as cache:
         environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
         seconds = [

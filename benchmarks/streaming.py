@@ -1,4 +1,4 @@
-"""Rows that fit no memory: four times more than the workers, bytes read per pass, and speed beside reading alone."""
+"""Rows beyond memory: four times that of the workers, bytes read per pass, and speed compared with reading alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,18 @@ _PASSES: dict[str, Any] = {**PAPER, "max_warmup_iter": 1, "warmup_tol": 0.0, "to
 
 @contextmanager
 def workers(memory_limit: float) -> Iterator[Any]:
-    """Two worker processes of one thread."""
+    """Start two worker processes of one thread each.
+
+    Parameters
+    ----------
+    memory_limit : float
+        Memory per worker in bytes.
+
+    Yields
+    ------
+    distributed.Client
+        Closed with its cluster when the context is left.
+    """
     from dask.distributed import Client, LocalCluster
 
     with (
@@ -46,7 +57,24 @@ def workers(memory_limit: float) -> Iterator[Any]:
 
 
 def make_store(path: Path, n_bytes: float, levels: int, compressors: Any) -> str:
-    """Smooth pictures of `levels` grey values with other noise in each shard, uint8, sharded."""
+    """Write smooth pictures to a sharded store, with different noise in each shard.
+
+    Parameters
+    ----------
+    path : path
+        The new array, (N, 3072) uint8.
+    n_bytes : float
+        Size of all rows, rounded to whole shards.
+    levels : int
+        Number of grey values: fewer compress better.
+    compressors : Any
+        As in `zarr.create_array`.
+
+    Returns
+    -------
+    str
+        The path.
+    """
     n_rows = max(1, round(n_bytes / _N_FEATURES / _SHARD_ROWS)) * _SHARD_ROWS
     rng = np.random.default_rng(0)
     smooth = rng.normal(size=(_SHARD_ROWS, 24)) @ rng.normal(size=(24, _N_FEATURES)) * 10
@@ -68,19 +96,56 @@ def make_store(path: Path, n_bytes: float, levels: int, compressors: Any) -> str
 
 
 def stored_bytes(path: str) -> int:
-    """Bytes of all chunks of an array."""
+    """Add up the sizes of the chunks of an array.
+
+    Parameters
+    ----------
+    path : str
+        The array.
+
+    Returns
+    -------
+    int
+        In bytes.
+    """
     return sum(file.stat().st_size for file in Path(path, "c").rglob("*") if file.is_file())
 
 
 def rows_per_second(fit: Fit) -> float:
-    """Of a pass of training, the first one left out."""
+    """Compute the speed of a fit.
+
+    Parameters
+    ----------
+    fit : Fit
+        A finished fit.
+
+    Returns
+    -------
+    float
+        Median over the passes of training without the first one.
+    """
     return median(
         record.rows_per_second for record in fit.history if record.phase == "training" and record.iteration > 1
     )
 
 
 def read_alone(url: str, half: int, settings: Settings) -> float:
-    """Read and decode half of a store in the blocks of a fit; returns the seconds."""
+    """Read and decode half of a store in the row blocks of a fit.
+
+    Parameters
+    ----------
+    url : str
+        The store.
+    half : {0, 1}
+        Which half.
+    settings : Settings
+        Of the fit.
+
+    Returns
+    -------
+    float
+        Seconds.
+    """
     rows = ZarrRows(url)
     block_rows = make_plan(rows, settings).block_rows
     start, stop = half * rows.n_rows // 2, (half + 1) * rows.n_rows // 2
@@ -91,7 +156,7 @@ def read_alone(url: str, half: int, settings: Settings) -> float:
 
 
 def read_by_zarr(url: str, half: int, settings: Settings) -> float:
-    """The same by Zarr itself."""
+    """Do the same as `read_alone` with Zarr's own reader; arguments and result are the same."""
     array, block_rows = zarr.open_array(url, mode="r"), make_plan(ZarrRows(url), settings).block_rows
     start, stop = half * array.shape[0] // 2, (half + 1) * array.shape[0] // 2
     begin = time.perf_counter()
@@ -101,7 +166,17 @@ def read_by_zarr(url: str, half: int, settings: Settings) -> float:
 
 
 def run(report: Report, gigabytes: float, limit_gigabytes: float) -> None:
-    """All of it; `gigabytes` of rows for two workers of `limit_gigabytes` each."""
+    """Run all measurements.
+
+    Parameters
+    ----------
+    report : Report
+        Collects the checks.
+    gigabytes : float
+        Size of the rows.
+    limit_gigabytes : float
+        Memory of each of two workers.
+    """
     with temporary_folder() as folder:
         _more_than_memory(report, Path(folder), gigabytes * 1e9, limit_gigabytes * 1e9)
     with temporary_folder() as folder:
@@ -141,7 +216,7 @@ def _more_than_memory(report: Report, folder: Path, n_bytes: float, limit: float
 
 
 def _most_read(store: str, limit: float) -> float:
-    """Bytes read per pass where nothing is kept in memory."""
+    """Bytes read per pass if no rows are kept in memory."""
     with workers(limit) as client:
         options: dict[str, Any] = {"n_components": 8, "n_factors": 1, "max_iter": 1, **_PASSES}
         fit = fit_distributed(store, client=client, cache_bytes=0, **options)
@@ -149,7 +224,7 @@ def _most_read(store: str, limit: float) -> float:
 
 
 def _beside_memory(report: Report, folder: Path, n_bytes: float) -> None:
-    """The same fit with rows from the store and from memory, where kernels take longer than reading."""
+    """Compare fits with rows from the store and from memory, where kernels take longer than reading."""
     store = make_store(folder / "rows.zarr", n_bytes, 256, None)
     numbers: dict[str, Any] = {"n_components": 200, "n_factors": 5, "max_iter": 4, **_PASSES}
     speed = {}
@@ -162,10 +237,10 @@ def _beside_memory(report: Report, folder: Path, n_bytes: float) -> None:
 
 
 def _beside_reading(report: Report, folder: Path, n_bytes: float) -> None:
-    """A fit of few components, whose kernels are cheaper than reading, beside reading alone: from disk, and decoded.
+    """Compare a fit of few components, whose kernels are cheaper than reading, with reading alone.
 
-    Decoding takes the cores that the kernels need, so the raw speed of a compressed store is that of Zarr alone. That
-    of our own decoder alone is printed.
+    Decoding takes the cores that the kernels need, so the raw speed of a compressed store is that of Zarr alone. The
+    speed of our own decoder alone is printed.
     """
     for name, levels, compressors, cold in (("the disk", 256, None, True), ("a compressed store", 8, "auto", False)):
         store = make_store(folder / f"{levels}.zarr", n_bytes, levels, compressors)
@@ -184,7 +259,7 @@ def _beside_reading(report: Report, folder: Path, n_bytes: float) -> None:
 
 
 def _fit_few_components(client: Any, store: str, cold: bool) -> float:
-    """Rows per second of a fit; `cold` drops what the system has cached before each pass."""
+    """Rows per second of a fit; `cold` empties the system's cache before each pass."""
 
     def forget(record: Any = None) -> None:
         if cold:
@@ -196,7 +271,7 @@ def _fit_few_components(client: Any, store: str, cold: bool) -> float:
 
 
 def _read_halves(client: Any, store: str, cold: bool, raw: Callable[[str, int, Settings], float]) -> float:
-    """Rows per second of reading by `raw`, half of the rows on each worker; `cold` as above."""
+    """Rows per second of reading by `raw`, half of the rows on each worker."""
     seconds, addresses = [], sorted(client.scheduler_info(n_workers=-1)["workers"])
     for _ in range(3):
         if cold:
@@ -210,7 +285,13 @@ def _read_halves(client: Any, store: str, cold: bool, raw: Callable[[str, int, S
 
 
 def drop_from_page_cache(store: str) -> None:
-    """Let the system forget the files of a store, so that they are read from the disk."""
+    """Drop the files of a store from the system's cache, so that they are read from the disk.
+
+    Parameters
+    ----------
+    store : str
+        Its folder.
+    """
     for file in Path(store).rglob("*"):
         if file.is_file():
             with file.open("rb") as opened:

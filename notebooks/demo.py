@@ -1,14 +1,13 @@
 """From real photographs to a density of their patches, on a Dask cluster, in one script: `make demo`.
 
 Photographs that come with scikit-image are cut into overlapping patches and written, shuffled, to a Zarr store. A
-mixture of factor analyzers is trained on them by `fit_distributed` and compared, on strips of the photographs that
-training never saw, with one Gaussian and with a diagonal mixture of as many parameters. Nothing is downloaded.
+mixture of factor analyzers is trained on them by `fit_distributed`. On strips of the photographs that were held out it
+is compared with one Gaussian and with a diagonal mixture of as many parameters. Nothing is downloaded.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import math
 import tempfile
 import time
@@ -19,38 +18,17 @@ from typing import Any
 
 import numpy as np
 import zarr
+from demo_patches import CHUNK_ROWS, PATCH, SEED, Pixels, load_photographs, split_photographs, write_rows
 from demo_pictures import draw_components, draw_free_energy
 from distributed import Client, LocalCluster
-from numpy.typing import NDArray
-from PIL import Image
 
 from vmfa_dask import Fit, IterationRecord, MixtureModel, fit_distributed
 from vmfa_dask.runtime.threads import available_cores
 
-Pixels = NDArray[np.uint8]
-
-# Photographs in the scikit-image wheel, all CC0 or public domain. The right picture of the motorcycle is left out: it
-# shows the scene of the left one, so a strip held out in one would be trained on in the other.
-PHOTOGRAPHS = (
-    "astronaut.png",
-    "brick.png",
-    "camera.png",
-    "chelsea.png",
-    "coffee.png",
-    "coins.png",
-    "grass.png",
-    "gravel.png",
-    "moon.png",
-    "motorcycle_left.png",
-    "rocket.jpg",
-)
-PATCH, STRIDE = 12, 2
 N_FACTORS = 5
-CHUNK_ROWS = 4096
 MEMORY_LIMIT = "2GiB"
-SEED = 0
-# Part of the free energy that a pass has to gain. With 1e-4, the paper's, training takes four times as many passes and
-# gains another 2 %: a demo may stop earlier.
+# Relative gain of the free energy below which training ends. With the paper's 1e-4 it takes four times as many passes
+# and gains another 2 %: a demo may stop earlier.
 TOLERANCE = 1e-3
 
 # Smallest variance of any direction, in squared grey levels. Pixels are whole numbers: in saturated or blurred areas a
@@ -62,7 +40,21 @@ SMALLEST_VARIANCE = 1.0
 
 @dataclass(frozen=True)
 class Result:
-    """One line of the final table; `nll` is the mean negative log-density per held-out patch, in nats."""
+    """One line of the final table.
+
+    Parameters
+    ----------
+    name : str
+        The model.
+    nll : float
+        Mean negative log-density per held-out patch, in nats.
+    n_parameters : int
+        Number of free parameters.
+    seconds : float
+        Duration of the training.
+    n_passes : int or None
+        Passes over the rows; None for the closed form.
+    """
 
     name: str
     nll: float
@@ -71,65 +63,40 @@ class Result:
     n_passes: int | None
 
 
-def load_photographs() -> dict[str, Pixels]:
-    """Grey photographs (height, width) by name, read from the data folder of the installed scikit-image."""
-    spec = importlib.util.find_spec("skimage")
-    if spec is None or spec.origin is None:
-        raise SystemExit("scikit-image is not installed: pip install -e '.[demo]'")
-    folder = Path(spec.origin).parent / "data"
-    found = [folder / name for name in PHOTOGRAPHS if (folder / name).is_file()]
-    if not found:
-        raise SystemExit(
-            f"none of the photographs {', '.join(PHOTOGRAPHS)} is in {folder}: "
-            "this scikit-image comes without them; the demo downloads nothing"
-        )
-    return {path.stem: np.asarray(Image.open(path).convert("L")) for path in found}
-
-
-def patches_of(picture: Pixels) -> Pixels:
-    """Overlapping patches (n, 12, 12) of one picture."""
-    windows = np.lib.stride_tricks.sliding_window_view(picture, (PATCH, PATCH))
-    return windows[::STRIDE, ::STRIDE].reshape(-1, PATCH, PATCH)
-
-
-def split_photographs(photographs: dict[str, Pixels]) -> tuple[Pixels, Pixels]:
-    """Patches to train on and held-out ones.
-
-    An eighth of each photograph, a strip across it, is held out whole: overlapping patches drawn at random would share
-    nearly all of their pixels with patches that are trained on.
-    """
-    train, held_out = [], []
-    for picture in photographs.values():
-        top = len(picture) * 5 // 8
-        bottom = top + len(picture) // 8
-        train += [patches_of(picture[:top]), patches_of(picture[bottom:])]
-        held_out.append(patches_of(picture[top:bottom]))
-    return np.concatenate(train), np.concatenate(held_out)
-
-
-def write_rows(patches: Pixels, n_rows: int, path: Path) -> int:
-    """Write `n_rows` patches to a Zarr store, drawn in shuffled order: every shard holds rows of all photographs."""
-    order = np.random.default_rng(SEED).permutation(len(patches))[:n_rows]
-    store = zarr.create_array(
-        path,
-        shape=(len(order), PATCH, PATCH),
-        chunks=(CHUNK_ROWS, PATCH, PATCH),
-        dtype=np.uint8,
-        dimension_names=("patch", "height", "width"),
-        overwrite=True,
-    )
-    for start in range(0, len(order), CHUNK_ROWS):
-        store[start : start + CHUNK_ROWS] = patches[order[start : start + CHUNK_ROWS]]
-    return len(order)
-
-
 def show(record: IterationRecord) -> None:
-    """One line per pass over the rows, while the fit runs."""
+    """Print a line per pass while the fit runs.
+
+    Parameters
+    ----------
+    record : IterationRecord
+        The record of the pass.
+    """
     print(record.line(), flush=True)
 
 
 def train(name: str, path: Path, held_out: Pixels, client: Client, **numbers: Any) -> tuple[Fit, Result]:
-    """Train one mixture on the cluster and score it, exactly, on the held-out patches."""
+    """Train a mixture on the cluster and score the held-out patches.
+
+    Parameters
+    ----------
+    name : str
+        The model, for the table.
+    path : path
+        The store of the training rows.
+    held_out : (n, 12, 12) uint8 array
+        Held-out patches.
+    client : distributed.Client
+        The cluster.
+    **numbers
+        Keywords of `fit_distributed`, with `n_components` and `n_factors`.
+
+    Returns
+    -------
+    fit : Fit
+        The finished fit.
+    result : Result
+        Its line of the table.
+    """
     print(f"\n{name}: C={numbers['n_components']}, H={numbers['n_factors']}", flush=True)
     begin = time.perf_counter()
     fit = fit_distributed(
@@ -147,12 +114,38 @@ def train(name: str, path: Path, held_out: Pixels, client: Client, **numbers: An
 
 
 def components_for(n_parameters: int, n_features: int) -> int:
-    """Components of a diagonal mixture with about `n_parameters`: each has a weight, D means and D variances."""
+    """Choose the number of components of a diagonal mixture by its number of parameters.
+
+    Parameters
+    ----------
+    n_parameters : int
+        About as many as this; a component has a weight, D means and D variances.
+    n_features : int
+        D.
+
+    Returns
+    -------
+    int
+        Number of components.
+    """
     return round((n_parameters + 1) / (1 + 2 * n_features))
 
 
 def fit_gaussian(path: Path, held_out: Pixels) -> Result:
-    """One Gaussian with a full covariance, by its closed form, in float64."""
+    """Fit one Gaussian with a full covariance in closed form.
+
+    Parameters
+    ----------
+    path : path
+        The store of the training rows.
+    held_out : (n, 12, 12) uint8 array
+        Held-out patches.
+
+    Returns
+    -------
+    Result
+        Its line of the table.
+    """
     begin = time.perf_counter()
     rows, d = zarr.open_array(path, mode="r"), PATCH * PATCH
     count, total, squares = rows.shape[0], np.zeros(d), np.zeros((d, d))
@@ -170,7 +163,18 @@ def fit_gaussian(path: Path, held_out: Pixels) -> Result:
 
 
 def table(results: list[Result]) -> str:
-    """The comparison as text. Bits per pixel are the same numbers as those in nats, in the units of image coders."""
+    """Format the comparison; bits per pixel are the same numbers as nats per patch, in the unit of image coders.
+
+    Parameters
+    ----------
+    results : list of Result
+        One per model.
+
+    Returns
+    -------
+    str
+        A table with a header.
+    """
     lines = [f"{'model':28s} nats/patch bits/pixel parameters seconds passes"]
     for result in results:
         bits, passes = result.nll / (PATCH * PATCH * math.log(2)), result.n_passes or "-"
@@ -182,7 +186,22 @@ def table(results: list[Result]) -> str:
 
 
 def check_saved(fit: Fit, path: Path, rows: Pixels) -> None:
-    """Save the model, load it again, and compare the scores."""
+    """Save the model, load it again, and compare the scores.
+
+    Parameters
+    ----------
+    fit : Fit
+        The finished fit.
+    path : path
+        The saved model, which is replaced.
+    rows : (n, 12, 12) uint8 array
+        Rows to score.
+
+    Raises
+    ------
+    SystemExit
+        If the scores differ.
+    """
     fit.model.save(path, overwrite=True)
     saved, loaded = fit.model.score(rows), MixtureModel.load(path).score(rows)
     if loaded != saved:
@@ -191,7 +210,20 @@ def check_saved(fit: Fit, path: Path, rows: Pixels) -> None:
 
 
 def prepare(path: Path, n_rows: int) -> Pixels:
-    """Write the rows to train on to a Zarr store; returns the held-out patches."""
+    """Write the training rows to a Zarr store.
+
+    Parameters
+    ----------
+    path : path
+        The new store.
+    n_rows : int
+        Number of rows.
+
+    Returns
+    -------
+    (n, 12, 12) uint8 array
+        The held-out patches.
+    """
     photographs = load_photographs()
     patches, held_out = split_photographs(photographs)
     n_rows = write_rows(patches, n_rows, path)
@@ -203,7 +235,19 @@ def prepare(path: Path, n_rows: int) -> Pixels:
 
 
 def run(output: Path, rows_folder: Path, n_rows: int, n_components: int) -> None:
-    """The whole demo; pictures and model go to `output`, the rows to `rows_folder`."""
+    """Run the whole demo.
+
+    Parameters
+    ----------
+    output : path
+        Folder of the pictures and the model.
+    rows_folder : path
+        Folder of the training rows.
+    n_rows : int
+        Number of training rows.
+    n_components : int
+        C of the mixture of factor analyzers.
+    """
     path = rows_folder / "patches.zarr"
     held_out = prepare(path, n_rows)
     with (
@@ -231,7 +275,7 @@ def run(output: Path, rows_folder: Path, n_rows: int, n_components: int) -> None
 
 
 def main() -> None:
-    """Command line."""
+    """Run the demo from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--output",

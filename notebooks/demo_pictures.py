@@ -26,9 +26,19 @@ UPSCALED = 8
 
 
 def principal_factors(loadings: NDArray[np.floating]) -> Image:
-    """Loadings (H, D) of one component turned to their principal axes, the longest first.
+    """Rotate the loadings of a component to their principal axes.
 
-    Factors are determined up to a rotation only; turned like this the first one explains the most variance.
+    Factors are determined only up to a rotation; after this one the first explains the most variance.
+
+    Parameters
+    ----------
+    loadings : (H, D) array
+        Of one component.
+
+    Returns
+    -------
+    (H, D) float64 array
+        Factors, the longest first, with positive sums.
     """
     _, lengths, axes = np.linalg.svd(loadings.astype(np.float64), full_matrices=False)
     factors = lengths[:, None] * axes
@@ -37,7 +47,20 @@ def principal_factors(loadings: NDArray[np.floating]) -> Image:
 
 
 def component_strip(mean: Image, factors: Image) -> Image:
-    """Mean (h, w), in grey, and factors (H, h, w), in colour, side by side as one RGB picture with white gaps."""
+    """Draw the mean of a component in grey and its factors in colour, side by side with white gaps.
+
+    Parameters
+    ----------
+    mean : (h, w) array
+        Grey levels of 0 to 255.
+    factors : (H, h, w) array
+        Positive and negative values.
+
+    Returns
+    -------
+    (height, width, 3) float64 array
+        An RGB picture of values 0 to 1.
+    """
     scale = max(np.abs(factors).max(), 1.0)  # a component that owns a single patch has no factors
     tiles = [plt.colormaps["gray"](mean / 255.0)]
     tiles += [plt.colormaps["RdBu_r"](0.5 + 0.5 * factor / scale) for factor in factors]
@@ -50,7 +73,20 @@ def component_strip(mean: Image, factors: Image) -> Image:
 
 
 def draw_components(model: MixtureModel, folder: Path) -> Path:
-    """Means of components and their factors, evenly spaced over all but the lightest components."""
+    """Draw means and factors of components, evenly spaced over all but the lightest.
+
+    Parameters
+    ----------
+    model : MixtureModel
+        Of patches.
+    folder : path
+        Folder of the picture.
+
+    Returns
+    -------
+    path
+        ``components.png``.
+    """
     common = [c for c in np.argsort(-model.weights, kind="stable") if model.weights[c] >= SMALLEST_WEIGHT]
     count = min(COLUMNS * ROWS, len(common))
     chosen = [common[k] for k in np.linspace(0, len(common) - 1, count).astype(int)]
@@ -88,7 +124,20 @@ def draw_components(model: MixtureModel, folder: Path) -> Path:
 
 
 def draw_free_energy(history: Sequence[IterationRecord], folder: Path) -> Path:
-    """Free energy per pass with warm-up and training marked; an inset enlarges the second half."""
+    """Draw the free energy per pass with warm-up and training marked; an inset enlarges the second half.
+
+    Parameters
+    ----------
+    history : sequence of IterationRecord
+        The passes of a fit.
+    folder : path
+        Folder of the picture.
+
+    Returns
+    -------
+    path
+        ``free_energy.png``.
+    """
     figure, axis = plt.subplots(figsize=(9, 5.5))
     _draw_curve(axis, history, 5)
     warm_up = sum(record.phase == "warm-up" for record in history)

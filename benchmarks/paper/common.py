@@ -1,4 +1,4 @@
-"""What the experiments share: arguments, data, fits as rows of a table, and the table's file."""
+"""Shared by the experiments: command line, data, fits as rows of a table, tables and figures."""
 
 from __future__ import annotations
 
@@ -30,13 +30,20 @@ _COLORS += ["black", "gold", "navy", "lime", "teal", "salmon", "plum", "tan"]
 
 @dataclass(frozen=True)
 class Experiment:
-    """Data and sizes of one command.
+    """Data and sizes of an experiment.
 
     Parameters
     ----------
-    train, test : (N, height, width, channels) uint8
-    n_components : C; the experiments with a range of C end there
-    seeds : random states over which each setting is repeated
+    name : str
+        Its module, and the name of its files.
+    train, test : (N, height, width, channels) uint8 array
+        Training and test rows.
+    n_components : int
+        C, the largest one in experiments with a range of C.
+    seeds : range
+        Random states with which each setting is repeated.
+    output : path
+        Folder of the table and the figure.
     """
 
     name: str
@@ -47,7 +54,22 @@ class Experiment:
     output: Path
 
     def fit(self, label: str, train: np.ndarray | None = None, **settings: Any) -> Iterator[Row]:
-        """Fit once per seed, and yield the figures of each fit."""
+        """Fit once per seed.
+
+        Parameters
+        ----------
+        label : str
+            Name of the setting in the table.
+        train : array, optional
+            Training rows; by default all.
+        **settings
+            Keywords of `fit_local` that differ from the paper's settings.
+
+        Yields
+        ------
+        Row
+            A row of the table per fit.
+        """
         rows = self.train if train is None else train
         numbers = {"preset": "paper", "n_components": self.n_components, **settings}
         for seed in self.seeds:
@@ -75,7 +97,18 @@ class Experiment:
         return row
 
     def write(self, rows: Iterable[Row]) -> list[Row]:
-        """Write the table as the rows come, so that an experiment that is ended leaves what it found."""
+        """Write the table row by row, so that an interrupted experiment leaves its results so far.
+
+        Parameters
+        ----------
+        rows : iterable of Row
+            Fits, as they end.
+
+        Returns
+        -------
+        list of Row
+            All of them.
+        """
         written: list[Row] = []
         with open(self.output / f"{self.name}.csv", "w", newline="", encoding="utf-8") as file:
             writer = None
@@ -90,12 +123,18 @@ class Experiment:
 
     @property
     def figure(self) -> Path:
-        """Where the figure goes."""
+        """Path of the figure."""
         return self.output / f"{self.name}.png"
 
 
 def say(row: Row) -> None:
-    """One line per fit."""
+    """Print a row of the table.
+
+    Parameters
+    ----------
+    row : Row
+        The figures of a fit.
+    """
     print(
         f"  {row['setting']:32s} seed {row['seed']}  C {row['C']:5d}  NLL {row['nll_test']:10.3f}  "
         f"{row['warmup']:3d}/{row['iterations']:3d} iterations  {row['joints'] / 1e6:9.2f} M joints  "
@@ -106,12 +145,27 @@ def say(row: Row) -> None:
 
 @contextmanager
 def experiment(name: str, arguments: list[str] | None, seeds: int = 1) -> Iterator[Experiment]:
-    """The experiment that the command line asks for."""
+    """Set up an experiment from the command line.
+
+    Parameters
+    ----------
+    name : str
+        Its module.
+    arguments : list of str, optional
+        Of the command line; by default those of this process.
+    seeds : int
+        Default number of repetitions.
+
+    Yields
+    ------
+    Experiment
+        With data; temporary files are removed when the context is left.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.paper.{name}")
     parser.add_argument(
-        "--images", help="folder with train-*.tar and test-*.tar of CIFAR-10; else patches of photographs"
+        "--images", help="folder with train-*.tar and test-*.tar of CIFAR-10 (default: patches of photographs)"
     )
-    parser.add_argument("--digits", action="store_true", help="scikit-learn's digits in place of images")
+    parser.add_argument("--digits", action="store_true", help="scikit-learn's digits instead of images")
     parser.add_argument("--size", type=int, default=32, help="height and width of the patches")
     parser.add_argument("--components", type=int, default=800, help="C")
     parser.add_argument("--seeds", type=int, default=seeds, help="repetitions of each setting")
@@ -124,7 +178,7 @@ def experiment(name: str, arguments: list[str] | None, seeds: int = 1) -> Iterat
         train, test = _rows(options, folder)
         components = min(options.components, 30) if options.quick else options.components
         print(f"{name}: {train.shape} and {test.shape} {train.dtype}, C = {components}, on {describe()}", flush=True)
-        fit_local(train[:500], n_components=4, max_iter=1, max_warmup_iter=1)  # kernels ready before the first clock
+        fit_local(train[:500], n_components=4, max_iter=1, max_warmup_iter=1)  # loads the kernels before timing
         yield Experiment(name, train, test, components, range(options.seeds), output)
 
 
@@ -145,7 +199,20 @@ def _rows(options: argparse.Namespace, folder: str) -> tuple[np.ndarray, np.ndar
 
 
 def means(rows: Iterable[Row], key: str = "setting") -> dict[Any, Row]:
-    """Means over seeds, by setting, in the order of the table."""
+    """Average over seeds.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+        The table.
+    key : str
+        Column by which rows are grouped.
+
+    Returns
+    -------
+    dict
+        Means of the numeric columns per group, in the order of the table.
+    """
     groups: dict[Any, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row[key]].append(row)
@@ -157,7 +224,20 @@ def means(rows: Iterable[Row], key: str = "setting") -> dict[Any, Row]:
 
 
 def axes(title: str, x: str, y: str) -> tuple[Any, Any]:
-    """A figure with one pair of axes."""
+    """Create a figure with one pair of axes.
+
+    Parameters
+    ----------
+    title, x, y : str
+        Title, and labels of the axes.
+
+    Returns
+    -------
+    figure : matplotlib.figure.Figure
+        The figure.
+    axes : matplotlib.axes.Axes
+        Its axes.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -172,7 +252,21 @@ def axes(title: str, x: str, y: str) -> tuple[Any, Any]:
 def scatter_quality(
     rows: list[Row], experiment: Experiment, baseline: str, title: str, x: str = "joints_per_row"
 ) -> None:
-    """NLL relative to a baseline against the work of a fit: a point per setting, with the standard error over seeds."""
+    """Draw the NLL relative to a baseline against the work of a fit, with standard errors over seeds.
+
+    Parameters
+    ----------
+    rows : list of Row
+        The table.
+    experiment : Experiment
+        Names the file of the figure.
+    baseline : str
+        The setting to which others are compared.
+    title : str
+        Title of the figure.
+    x : {"joints_per_row", "seconds"}
+        The measure of work.
+    """
     found = means(rows)
     base = found[baseline]["nll_test"]
     label = {"joints_per_row": "joints per row until convergence", "seconds": "seconds"}[x]
@@ -190,7 +284,7 @@ def scatter_quality(
     ax.set_xscale("log")
     ax.margins(y=0.1)
     if max(abs(100 * (row["nll_test"] - base) / base) for row in found.values()) > 1:
-        ax.set_yscale("symlog", linthresh=0.1)  # what was not trained is far away from all that was
+        ax.set_yscale("symlog", linthresh=0.1)  # models without training are far away from all others
     ax.legend(bbox_to_anchor=(1.02, 1), loc="upper left", fontsize=8, frameon=False)
     ax.axhline(0, color="0.5", linewidth=0.8)
     figure.savefig(experiment.figure, dpi=130)

@@ -1,4 +1,4 @@
-"""What a common offset of all rows does: nothing to the fit, as it is subtracted before rows are narrowed."""
+"""A common offset of all rows, which must not affect the fit: it is subtracted before rows are narrowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches that are cheaper than the paper's: neighbourhoods by rank, rows that rest, and both together."""
+"""Searches that are cheaper than the paper's: neighbourhoods by rank, rows that rest, and both."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Problems of few components against scikit-learn: ``python -m benchmarks.small.NAME``."""
+"""Small problems, compared with scikit-learn: ``python -m benchmarks.small.NAME``."""

@@ -1,4 +1,4 @@
-"""Blobs: are all groups of rows found? Adjusted Rand index with defaults, beside scikit-learn's of the same seed.
+"""Blobs: are all groups of rows found? Adjusted Rand index with defaults, against scikit-learn with the same seed.
 
 Centres from N(0, 10²) in each feature, unit noise, 8,000 rows, H = 2 (1 in two dimensions).
 """
@@ -16,13 +16,23 @@ from vmfa_dask import fit_local
 
 CASES = ((8, 12), (20, 12), (50, 12), (8, 64), (20, 64), (50, 64), (8, 2))
 N_ROWS = 8_000
-# Indices that differ by less differ in a few rows of thousands.
+# A smaller difference of indices means a few rows in thousands.
 _EQUAL = 1e-3
 
 
 @dataclass(frozen=True)
 class Found:
-    """Adjusted Rand index and mean log-density of both, and the seconds they took."""
+    """One comparison.
+
+    Parameters
+    ----------
+    ours, theirs : float
+        Adjusted Rand indices.
+    our_score, their_score : float
+        Mean log-densities of the training rows, in nats.
+    our_seconds, their_seconds : float
+        Durations of the fits.
+    """
 
     ours: float
     theirs: float
@@ -33,7 +43,22 @@ class Found:
 
 
 def blobs(n_groups: int, n_features: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (8000, D) float64 and the group of each."""
+    """Draw rows of well separated groups.
+
+    Parameters
+    ----------
+    n_groups, n_features : int
+        Number of groups, and D.
+    seed : int
+        Random seed.
+
+    Returns
+    -------
+    rows : (8000, D) float64 array
+        The rows.
+    groups : (8000,) int array
+        The group of each row.
+    """
     rng = np.random.default_rng(seed)
     centers = rng.normal(0, 10, (n_groups, n_features))
     groups = rng.integers(0, n_groups, N_ROWS)
@@ -41,7 +66,18 @@ def blobs(n_groups: int, n_features: int, seed: int) -> tuple[np.ndarray, np.nda
 
 
 def compare(n_groups: int, n_features: int, seed: int) -> Found:
-    """Both on the same rows, with the same seed."""
+    """Fit both packages to the same rows with the same seed.
+
+    Parameters
+    ----------
+    n_groups, n_features, seed : int
+        As in `blobs`.
+
+    Returns
+    -------
+    Found
+        Indices, scores and seconds.
+    """
     from sklearn.metrics import adjusted_rand_score
     from sklearn.mixture import GaussianMixture
 
@@ -62,7 +98,20 @@ def compare(n_groups: int, n_features: int, seed: int) -> Found:
 
 
 def line(n_groups: int, n_features: int, found: list[Found]) -> list[str]:
-    """One row of the table."""
+    """Format a row of the table.
+
+    Parameters
+    ----------
+    n_groups, n_features : int
+        As in `blobs`.
+    found : list of Found
+        One per seed.
+
+    Returns
+    -------
+    list of str
+        The cells.
+    """
     lower = [f for f in found if f.ours < f.theirs - _EQUAL]
     denser = sum(f.our_score > f.their_score - 1e-3 for f in lower)
     return [
@@ -77,12 +126,12 @@ def line(n_groups: int, n_features: int, found: list[Found]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Run the comparison from the command line."""
     options = options_of("blobs", 20, arguments)
-    warnings.simplefilter("ignore")  # scikit-learn warns where it stops at its number of iterations
+    warnings.simplefilter("ignore")  # scikit-learn warns when it stops at its limit of iterations
     rows = []
     for n_groups, n_features in CASES:
-        compare(n_groups, n_features, 0)  # kernels ready before the first clock
+        compare(n_groups, n_features, 0)  # loads the kernels before anything is timed
         found = [compare(n_groups, n_features, seed) for seed in range(options.repetitions)]
         rows.append(line(n_groups, n_features, found))
         print("  ".join(rows[-1]), flush=True)

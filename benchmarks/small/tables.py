@@ -1,6 +1,6 @@
-"""Tables of scikit-learn: held-out log-density with defaults, beside scikit-learn and the paper's settings.
+"""Tables of scikit-learn: held-out log-density with defaults, against scikit-learn and the paper's settings.
 
-Five splits; in split s, ``numpy.random.default_rng(s).permutation(N)``, the first fifth is held out.
+In each of five splits s, the first fifth of ``numpy.random.default_rng(s).permutation(N)`` is held out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,22 @@ TABLES = {"iris": (3, 2), "wine": (3, 3), "breast_cancer": (4, 3), "diabetes": (
 
 
 def splits(name: str, n: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Number of the split, rows to train on and held-out rows."""
+    """Split a table of scikit-learn at random.
+
+    Parameters
+    ----------
+    name : str
+        A key of `TABLES`.
+    n : int
+        Number of splits.
+
+    Yields
+    ------
+    number : int
+        The number of the split.
+    train, test : (n, D) float64 array
+        Training rows and held-out rows.
+    """
     from sklearn import datasets
 
     rows = getattr(datasets, f"load_{name}")().data.astype(np.float64)
@@ -29,7 +44,20 @@ def splits(name: str, n: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
 
 
 def ours(n_components: int, n_factors: int, **options: Any) -> Callable[[int, np.ndarray, np.ndarray], float]:
-    """Held-out score of this package."""
+    """Make a function that scores this package.
+
+    Parameters
+    ----------
+    n_components, n_factors : int
+        C and H.
+    **options
+        Further settings.
+
+    Returns
+    -------
+    callable
+        ``score(seed, train, test)``, the mean log-density of the test rows in nats.
+    """
 
     def score(seed: int, train: np.ndarray, test: np.ndarray) -> float:
         fit = fit_local(train, n_components=n_components, n_factors=n_factors, random_state=seed, **options)
@@ -39,7 +67,7 @@ def ours(n_components: int, n_factors: int, **options: Any) -> Callable[[int, np
 
 
 def theirs(n_components: int, covariance_type: str) -> Callable[[int, np.ndarray, np.ndarray], float]:
-    """Held-out score of scikit-learn."""
+    """Make a function that scores scikit-learn's mixture; see `ours`."""
     from sklearn.mixture import GaussianMixture
 
     def score(seed: int, train: np.ndarray, test: np.ndarray) -> float:
@@ -50,9 +78,9 @@ def theirs(n_components: int, covariance_type: str) -> Callable[[int, np.ndarray
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Run the comparison from the command line."""
     options = options_of("tables", 5, arguments)
-    warnings.simplefilter("ignore")  # scikit-learn warns where it stops at its number of iterations
+    warnings.simplefilter("ignore")  # scikit-learn warns when it stops at its limit of iterations
     rows = []
     for name, (c, h) in TABLES.items():
         ways = {

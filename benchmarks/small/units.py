@@ -1,4 +1,4 @@
-"""Units of the data: the same rows in other units, and what becomes of densities, labels and passes."""
+"""Units of the data: how densities, labels and passes change if the same rows are given in other units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,19 @@ Case = tuple[str, np.ndarray, np.ndarray, dict[str, Any]]
 
 
 def cases() -> Iterator[Case]:
-    """Name, rows, constants of the features, and settings."""
+    """List the comparisons.
+
+    Yields
+    ------
+    name : str
+        A cell of the table.
+    rows : (N, D) array
+        The rows.
+    scales : (D,) array
+        Constants by which the features are multiplied.
+    settings : dict
+        Keywords of `fit_local`.
+    """
     from sklearn.datasets import load_breast_cancer, load_digits
 
     rng = np.random.default_rng(0)
@@ -35,7 +47,26 @@ def cases() -> Iterator[Case]:
 
 
 def compare(rows: np.ndarray, scales: np.ndarray, **options: Any) -> tuple[float, float, int, int]:
-    """What the score differs by beyond the constants, the part of equal labels, and the passes of both fits."""
+    """Fit rows before and after their features are multiplied by constants.
+
+    Parameters
+    ----------
+    rows : (N, D) array
+        The rows.
+    scales : (D,) array
+        The constants.
+    **options
+        Keywords of `fit_local`.
+
+    Returns
+    -------
+    difference : float
+        Change of the mean log-density beyond −Σ ln s, in nats.
+    equal : float
+        Share of rows with equal labels.
+    before, after : int
+        Numbers of passes of the two fits.
+    """
     plain, scaled = rows.astype(np.float32), (rows * scales).astype(np.float32)
     one, other = fit_local(plain, **options), fit_local(scaled, **options)
     difference = other.model.score(scaled) + float(np.log(scales).sum()) - one.model.score(plain)
@@ -44,7 +75,7 @@ def compare(rows: np.ndarray, scales: np.ndarray, **options: Any) -> tuple[float
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Run the comparison from the command line."""
     options = options_of("units", 1, arguments)
     rows = []
     for name, data, scales, settings in cases():
@@ -57,7 +88,7 @@ def main(arguments: list[str] | None = None) -> None:
     header = ["rows", "defaults: score", "equal labels", "passes", 'preset="paper": score', "equal labels", "passes"]
     notes = (
         "`python -m benchmarks.small.units`: fits of float32 rows before and after features are multiplied by "
-        "constants. Score: what the mean log-density differs by beyond −Σ ln s, in nats per row."
+        "constants. Score: change of the mean log-density beyond −Σ ln s, in nats per row."
     )
     write_table(options.output, "units", "Units of the data", header, rows, notes)
 
