@@ -26,9 +26,9 @@ def run(report: Report, images: Images, n_components: int = 800) -> None:
     Parameters
     ----------
     report : Report
-        Collects the checks.
+        Collects the two checks.
     images : Images
-        Training images.
+        Only the training images are used.
     n_components : int
         C of the fit.
     """

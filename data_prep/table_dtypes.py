@@ -22,7 +22,7 @@ _EXPECTED = "an integer or a float of at most 64 bits"
 
 @dataclass(frozen=True)
 class Target:
-    """The dtype of a store.
+    """The dtype of a store, and how it came about.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class ConvertedTable:
     source : FileTable
         The same rows in the dtypes of their file.
     target : Target
-        The dtype of the store.
+        The dtype of the store, and whether values may be rounded to it.
     allow_nonfinite : bool
         Whether NaN and infinity are kept.
     """

@@ -35,7 +35,7 @@ class Experiment:
     Parameters
     ----------
     name : str
-        Its module, and the name of its files.
+        Its module, and the name of the files that it writes.
     train, test : (N, height, width, channels) uint8 array
         Training and test rows.
     n_components : int

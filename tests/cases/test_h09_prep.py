@@ -89,8 +89,8 @@ def test_files_of_another_kind_than_their_name(tmp_path: Path) -> None:
         np.savez(file, x=ROWS)
     for content, meaning in (
         (wrong.read_bytes(), r"a zip archive, as from numpy.savez \(.npz\); save its array by numpy.save"),
-        (write_rows(tmp_path / "in", "a", "h5", ROWS).read_bytes(), r"an HDF5 file; name it so"),
-        (write_rows(tmp_path / "in", "a", "parquet", ROWS).read_bytes(), r"a Parquet file; name it so"),
+        (write_rows(tmp_path / "in", "a", "h5", ROWS).read_bytes(), r"an HDF5 file; rename it"),
+        (write_rows(tmp_path / "in", "a", "parquet", ROWS).read_bytes(), r"a Parquet file; rename it"),
         (ROWS.dumps(), "a pickle; save the array by numpy.save"),
     ):
         wrong.write_bytes(content)
