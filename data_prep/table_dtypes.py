@@ -161,11 +161,12 @@ class ConvertedTable:
     Parameters
     ----------
     source : FileTable
-        The same rows in the dtypes of their file.
+        The same rows in the dtypes of their file, as one array or column by column.
     target : Target
         The dtype of the store, and whether values may be rounded to it.
     allow_nonfinite : bool
-        Whether NaN and infinity are kept.
+        Whether NaN and infinity are kept; otherwise they are refused like values that the dtype cannot hold, with file
+        and row.
     """
 
     source: FileTable
