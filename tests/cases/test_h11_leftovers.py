@@ -61,7 +61,7 @@ def test_versions_that_are_replaced_go_and_files_of_others_stay(tmp_path: Path) 
         assert sorted(os.listdir(tmp_path / "parameters")) == ["000002", "000003", "others", "zarr.json"]
         assert os.listdir(tmp_path / "parameters" / "000002") == ["notes.txt"]
     assert storage.read(addresses.Parameters(3, 0))["weights"].shape == (3, 2, 2)
-    assert zarr.open_group(str(tmp_path), mode="r")["parameters/000003/00001/weights"].shape == ()
+    assert zarr.open_group(str(tmp_path), mode="r")["parameters/000003/components-00001/weights"].shape == ()
 
 
 def test_exchange_folders_of_killed_drivers_go_and_those_of_others_stay(tmp_path: Path, processes: Client) -> None:
