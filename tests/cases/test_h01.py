@@ -186,7 +186,7 @@ def test_what_lies_beside_or_is_consolidated_counts_for_nothing(kept: Path, tmp_
 def test_names_lead_nowhere_else(kept: Path, tmp_path: Path, name: str) -> None:
     folder = shutil.copytree(kept, tmp_path / "here")
     change(group_of(folder, "run") / "zarr.json", lambda values: values["attributes"].update(arrays=[name]))
-    assert f"{name!r} is no name of an array" in refusal(folder, "run")
+    assert f"{name!r} is not a valid name of an array" in refusal(folder, "run")
 
 
 def a_pipe(path: Path) -> None:

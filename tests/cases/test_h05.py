@@ -16,7 +16,8 @@ from tests.objects import environment_of, make_bucket, object_server
 from tests.samples import draw, make_mixture, make_start, parameters
 from vmfa_dask import IterationRecord, fit_local
 from vmfa_dask.store.places import place_at
-from vmfa_dask.store.runs import FORMAT_VERSION, read_settings, read_state
+from vmfa_dask.store.run_files import FORMAT_VERSION
+from vmfa_dask.store.run_inspection import read_settings, read_state
 
 ROWS = draw(make_mixture(4, 6, 2), 120, dtype="float32")
 OPTIONS: dict[str, Any] = {

@@ -14,7 +14,8 @@ import zarr
 from tests.objects import environment_of, failing_proxy
 from tests.samples import draw, make_mixture, parameters
 from vmfa_dask import MixtureModel
-from vmfa_dask.store import models, objects
+from vmfa_dask.store import models
+from vmfa_dask.store.object_place import ObjectPlace
 from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.store.places import locate, place_at
 
@@ -33,7 +34,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def names(url: str) -> list[str]:
     place = place_at(url)
-    assert isinstance(place, objects.ObjectPlace)
+    assert isinstance(place, ObjectPlace)
     return place.names()
 
 
@@ -89,7 +90,7 @@ def test_saves_that_break_off_are_never_read_as_models(bucket: str, at: int, mon
         NEW.save(url, overwrite=True)
     assert names(url) == []
     calls.clear()
-    monkeypatch.setattr(objects.ObjectPlace, "remove", lambda self, name: None)  # as if the process were gone
+    monkeypatch.setattr(ObjectPlace, "remove", lambda self, name: None)  # as if the process were gone
     with pytest.raises(OSError, match=url):
         NEW.save(url, overwrite=True)
     monkeypatch.undo()

@@ -18,7 +18,7 @@ import pytest
 from distributed import Client
 
 from vmfa_dask import Fit, MixtureModel, fit_distributed, fit_local
-from vmfa_dask.store import models, runs
+from vmfa_dask.store import models, run_files
 
 FOLDERS = sorted((Path(__file__).parents[1] / "fixtures").glob("v*"))
 FUTURE = 99
@@ -51,7 +51,7 @@ def test_there_is_a_folder_of_the_formats_in_use() -> None:
     known = [json.loads((folder / "model" / "zarr.json").read_text())["attributes"] for folder in FOLDERS]
     assert (models.FORMAT, models.FORMAT_VERSION) in {(a["format"], a["format_version"]) for a in known}
     formats = [json.loads((folder / "run" / "run.json").read_text())["format"] for folder in FOLDERS]
-    assert {"name": runs.FORMAT, "version": runs.FORMAT_VERSION} in formats
+    assert {"name": run_files.FORMAT, "version": run_files.FORMAT_VERSION} in formats
 
 
 def test_an_old_model_scores_as_it_did(old: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_run_of_a_future_format_is_refused_and_left_alone(old: Path) -> None:
     before = {path: path.read_bytes() for path in files_of(old)}
     with pytest.raises(ValueError, match="format") as found:
         go_on(old)
-    assert names_both(str(found.value).replace(str(old), ""), runs.FORMAT_VERSION)
+    assert names_both(str(found.value).replace(str(old), ""), run_files.FORMAT_VERSION)
     assert {path: path.read_bytes() for path in files_of(old) if path.suffix != ".lock"} == before
 
 

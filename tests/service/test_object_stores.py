@@ -20,7 +20,8 @@ from vmfa_dask.service import on_cluster
 from vmfa_dask.store import objects
 from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.store.places import place_at
-from vmfa_dask.store.runs import RunFolder, read_state
+from vmfa_dask.store.run_inspection import read_state
+from vmfa_dask.store.runs import RunFolder
 from vmfa_dask.store.strict import sealed
 
 ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")

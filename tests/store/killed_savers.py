@@ -19,9 +19,9 @@ import numpy as np
 from tests.samples import make_mixture
 from vmfa_dask import addresses
 from vmfa_dask.store import replacing
+from vmfa_dask.store.folder_place import FolderPlace
 from vmfa_dask.store.models import load_mixture, save_mixture
-from vmfa_dask.store.places import FolderPlace
-from vmfa_dask.store.versions import ZarrStorage
+from vmfa_dask.store.version_store import ZarrStorage
 
 MODELS = [make_mixture(c, 5, 1, dtype="float32") for c in (2, 3, 4)]
 LONGEST = 0.25

@@ -16,10 +16,10 @@ from tests.samples import make_mixture
 from tests.store.killed_savers import is_whole
 from vmfa_dask import addresses
 from vmfa_dask.store import disk, replacing
+from vmfa_dask.store.folder_place import FolderPlace
 from vmfa_dask.store.models import save_mixture
-from vmfa_dask.store.places import FolderPlace
 from vmfa_dask.store.runs import RunFolder
-from vmfa_dask.store.versions import FILES_OF_VERSIONS, ZarrStorage
+from vmfa_dask.store.version_store import FILES_OF_VERSIONS, ZarrStorage
 
 ROUNDS = 20
 MODEL = make_mixture(2, 5, 1, dtype="float32")

@@ -14,10 +14,10 @@ import zarr
 from tests.samples import images, write_store
 from vmfa_dask import addresses
 from vmfa_dask.store.direct.compressed import CompressedReader
+from vmfa_dask.store.folder_place import FolderPlace
 from vmfa_dask.store.opening import open_array
-from vmfa_dask.store.places import FolderPlace
 from vmfa_dask.store.rows import ZarrRows
-from vmfa_dask.store.versions import ZarrStorage
+from vmfa_dask.store.version_store import ZarrStorage
 
 DATA = images(1003, (4, 5, 3))
 FLAT = DATA.reshape(1003, -1)

@@ -29,7 +29,7 @@ from vmfa_dask.service.same_run import check_same_start, same_plan, settings_of_
 from vmfa_dask.store.places import place_at
 from vmfa_dask.store.run_files import STATE, KeptState, replace_processor
 from vmfa_dask.store.runs import RunFolder
-from vmfa_dask.store.versions import digest_of
+from vmfa_dask.store.version_store import digest_of
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.service.checkpoints import state_from
 from vmfa_dask.service.training import Fit
 from vmfa_dask.store.places import locate
-from vmfa_dask.store.runs import read_state, request_stop
+from vmfa_dask.store.run_inspection import read_state, request_stop
 
 
 class DetachedRun:

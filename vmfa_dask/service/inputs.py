@@ -16,7 +16,7 @@ from vmfa_dask.run.settings import PAPER, Settings
 from vmfa_dask.run.start import Start
 from vmfa_dask.run.versions import PARAMETER_NAMES
 from vmfa_dask.store.rows import ZarrRows
-from vmfa_dask.store.runs import read_settings
+from vmfa_dask.store.run_inspection import read_settings
 from vmfa_dask.values import Mixture
 
 _FINGERPRINT_ROWS = 16

@@ -1,8 +1,8 @@
-"""Arrays that are written once and read whole: one chunk with a checksum, refused when it is gone or was changed.
+"""Arrays that are written once and read in full: one chunk with a checksum, refused if missing or changed.
 
-Zarr writes them and other programs read them with it. Here they are read without it: metadata must be what
-`write_array` lets Zarr write, word for word, so that no other format, codec or dtype is ever looked up, and a chunk is
-numbers as they are in memory. What a shape asks for is compared with what is stored before memory is taken.
+Zarr writes them, and other programs can read them with Zarr. Here they are read without it: metadata must be exactly
+what `write_array` lets Zarr write, so that no other format, codec or dtype is ever looked up, and a chunk holds plain
+numbers as in memory. The size of a shape is compared with the bytes that are stored before memory is allocated.
 May import: numpy, zarr, google_crc32c, store.
 """
 
@@ -24,14 +24,14 @@ from vmfa_dask.store.places import Place
 from vmfa_dask.store.strict import MOST_METADATA, as_json, as_text
 
 METADATA = "zarr.json"
-# Marks of Zarr's format 2, whose metadata can name code.
+# Files of Zarr's format 2, whose metadata can name code to run.
 _FORMAT_2 = (".zgroup", ".zarray", ".zmetadata")
 _NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
-_GROUP_MEMBERS = {"attributes", "zarr_format", "node_type", "consolidated_metadata"}  # the last one is never looked at
+_GROUP_MEMBERS = {"attributes", "zarr_format", "node_type", "consolidated_metadata"}  # the last is ignored
 _CHUNK_KEYS = {"name": "default", "configuration": {"separator": "/"}}
 _DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 _FLOATS = ("float32", "float64")
-# What arrays of these names may hold; others any of the dtypes above.
+# Dtypes allowed for arrays of these names; others may have any of the above.
 _DTYPES_OF = {
     **dict.fromkeys(("means", "centered_means", "loadings", "noise_variances"), _FLOATS),
     **dict.fromkeys(("weights", "offset", "scales", "floors", "variances"), ("float64",)),
@@ -43,9 +43,21 @@ _CHECKSUM_BYTES = 4
 
 
 def write_array(group: zarr.Group, name: str, array: NDArray[Any], dimensions: tuple[str, ...] | None = None) -> None:
-    """Store an array in a group, with the names of its dimensions for xarray."""
+    """Store an array in a group, as one chunk with a checksum.
+
+    Parameters
+    ----------
+    group : zarr.Group
+        Open for writing, in Zarr's format 3.
+    name : str
+        Name of the array in the group.
+    array : array
+        Any of the dtypes of this module, any shape of up to 8 dimensions.
+    dimensions : tuple of str or None
+        Names of its dimensions, for xarray.
+    """
     chunks = tuple(max(1, n) for n in array.shape)
-    # A chunk that equals the fill value would not be written, and a chunk that is gone would be read as fill values.
+    # By default zarr leaves out chunks of fill values, and such a chunk could not be told from a lost one.
     stored = group.create_array(
         name,
         shape=array.shape,
@@ -60,7 +72,18 @@ def write_array(group: zarr.Group, name: str, array: NDArray[Any], dimensions: t
 
 
 def describe(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """What arrays are recognised by, as JSON values: dtype, shape and checksum of the stored numbers by name."""
+    """Describe arrays by dtype, shape and checksum, so that they can be recognised later.
+
+    Parameters
+    ----------
+    arrays : mapping of str to array
+        Arrays by name, in any byte order.
+
+    Returns
+    -------
+    dict
+        By name, JSON values ``dtype``, ``shape`` and ``crc32c``: the checksum of the numbers in little-endian order.
+    """
     return {
         name: {
             "dtype": array.dtype.name,
@@ -72,22 +95,31 @@ def describe(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
 
 
 def read_group(place: Place, group: str) -> dict[str, Any] | None:
-    """Attributes of a group; None where nothing is stored.
+    """Read the attributes of a group.
 
     Parameters
     ----------
-    place, group : where it lies: a place, and a name relative to it, which may be empty
+    place : Place
+        Folder or prefix that holds the group.
+    group : str
+        Name of the group relative to the place; empty for the place itself.
+
+    Returns
+    -------
+    dict or None
+        The attributes; None if there is no group.
 
     Raises
     ------
     ValueError
-        Naming the file when it is damaged, or the folder when it is of another format.
+        If its metadata is damaged or of another format; the message names the file or the folder.
+    OSError
+        If it cannot be read.
     """
     where = _path(place, group, METADATA)
     content = place.fetch(_join(group, METADATA), MOST_METADATA)
     if content is None:
-        if found := _mark_of_format_2(place, group):
-            raise ValueError(f"{_path(place, group)} holds {found}, so it is Zarr format 2, expected 3; not read")
+        _refuse_format_2(place, group, _path(place, group))
         return None
     values = as_json(as_text(content, where), where)
     _check_members(values, {"zarr_format": [3], "node_type": ["group"]}, _GROUP_MEMBERS, where)
@@ -98,48 +130,70 @@ def read_group(place: Place, group: str) -> dict[str, Any] | None:
 
 
 def read_array(place: Place, group: str, name: str) -> NDArray[Any]:
-    """Read an array that `write_array` stored; the result is read-only.
+    """Read an array that `write_array` stored.
+
+    Parameters
+    ----------
+    place : Place
+        Folder or prefix that holds the group.
+    group : str
+        Name of the group relative to the place; empty for the place itself.
+    name : str
+        Name of the array in the group.
+
+    Returns
+    -------
+    array
+        Read-only, in native byte order.
 
     Raises
     ------
     ValueError
-        Naming the array when it is missing, incomplete, not of the kind that `write_array` stores, or when its bytes
-        are not those that were written.
+        If the array is missing, incomplete, not of the kind that `write_array` stores, or if its bytes are not those
+        that were written; the message names the array.
+    OSError
+        If it cannot be read.
     """
-    what = f"{_path(place, group)}: the array {name!r}"
+    label = f"{_path(place, group)}: the array {name!r}"
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{_path(place, group)}: damaged: {name!r} is no name of an array")
+        raise ValueError(f"{_path(place, group)}: damaged: {name!r} is not a valid name of an array")
     node = _join(group, name)
-    content = place.fetch(f"{node}/{METADATA}", MOST_METADATA)
-    if content is None:
-        if found := _mark_of_format_2(place, node):
-            raise ValueError(f"{what} holds {found}, so it is Zarr format 2, expected 3; not read")
-        raise ValueError(f"{what} is missing; the file is incomplete")
-    where = f"{what} is damaged: {METADATA}"
-    shape, dtype = _declared(as_json(as_text(content, where), where), name, where)
+    metadata = place.fetch(f"{node}/{METADATA}", MOST_METADATA)
+    if metadata is None:
+        _refuse_format_2(place, node, label)
+        raise ValueError(f"{label} is missing; the file is incomplete")
+    where = f"{label} is damaged: {METADATA}"
+    shape, dtype = _declared(as_json(as_text(metadata, where), where), name, where)
+    return _read_chunk(place, node, shape, dtype, label)
+
+
+def _read_chunk(
+    place: Place, node: str, shape: tuple[int, ...], dtype: np.dtype[Any], label: str
+) -> NDArray[Any]:
+    """The numbers of an array from its only chunk, once their count and checksum are right."""
     n_numbers, key = math.prod(shape), f"{node}/{'/'.join(['c', *['0'] * len(shape)])}"
     expected = n_numbers * dtype.itemsize + _CHECKSUM_BYTES if n_numbers else 0
     try:
         chunk = place.fetch(key, expected)
     except ValueError as error:
-        raise ValueError(f"{what} is damaged: shape {list(shape)} of {dtype.name}: {error}") from error
+        raise ValueError(f"{label} is damaged: shape {list(shape)} of {dtype.name}: {error}") from error
     if not n_numbers and chunk is None:
         return _read_only(np.empty(shape, dtype))
     if chunk is None:
-        raise ValueError(f"{what} lacks numbers; the file is incomplete")
+        raise ValueError(f"{label} lacks numbers; the file is incomplete")
     if len(chunk) != expected or not n_numbers:
         raise ValueError(
-            f"{what} is damaged: its chunk has {len(chunk)} bytes, expected {expected} "
+            f"{label} is damaged: its chunk has {len(chunk)} bytes, expected {expected} "
             f"for the shape {list(shape)} of {dtype.name}"
         )
     numbers = np.frombuffer(chunk, np.uint8, len(chunk) - _CHECKSUM_BYTES)
     if google_crc32c.value(numbers) != int.from_bytes(chunk[-_CHECKSUM_BYTES:], "little"):
-        raise ValueError(f"{what} is damaged: its checksum does not match; restore it from a copy")
+        raise ValueError(f"{label} is damaged: its checksum does not match; restore it from a copy")
     return _read_only(numbers.view(dtype).astype(dtype.newbyteorder("="), copy=False).reshape(shape))
 
 
 def _declared(values: dict[str, Any], name: str, where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype that metadata declare, once every member is known to be one that `write_array` writes."""
+    """Shape and dtype that metadata declares, once every member is known to be one that `write_array` writes."""
     shape, kind, dimensions = values.get("shape"), values.get("data_type"), values.get("dimension_names")
     if not isinstance(shape, list) or len(shape) > 8 or not all(type(n) is int and 0 <= n < 2**60 for n in shape):
         raise ValueError(f"{where}: shape is {_shown(shape)}, expected up to 8 whole numbers")
@@ -165,18 +219,18 @@ def _declared(values: dict[str, Any], name: str, where: str) -> tuple[tuple[int,
         raise ValueError(f"{where}: storage_transformers are {_shown(values['storage_transformers'])}, expected none")
     if dimensions is not None and not (isinstance(dimensions, list) and len(dimensions) == len(shape)):
         raise ValueError(f"{where}: dimension_names are {_shown(dimensions)}, expected {len(shape)} names")
-    swapped = bool(orders) and values["codecs"] == codecs[1]
-    return tuple(shape), dtype.newbyteorder(">" if swapped else "<")
+    big_endian = bool(orders) and values["codecs"] == codecs[1]
+    return tuple(shape), dtype.newbyteorder(">" if big_endian else "<")
 
 
-def _check_members(values: dict[str, Any], fixed: dict[str, list[Any]], known: set[str], where: str) -> None:
-    """Refuse members with other values than the listed ones, and members that are not known."""
+def _check_members(values: dict[str, Any], fixed: dict[str, list[Any]], names: set[str], where: str) -> None:
+    """Refuse members of `fixed` whose value is not one of those listed, and members that are not in `names`."""
     for name, allowed in fixed.items():
-        # As text, so that true is not 1.
+        # Compared as text, so that true is not taken for 1.
         if json.dumps(values.get(name), sort_keys=True) not in [json.dumps(value, sort_keys=True) for value in allowed]:
             expected = " or ".join(_shown(value) for value in allowed)
             raise ValueError(f"{where}: {name} is {_shown(values.get(name))}, expected {expected}")
-    if unknown := sorted(set(values) - known):
+    if unknown := sorted(set(values) - names):
         raise ValueError(f"{where}: holds the unknown member {unknown[0][:60]!r}")
 
 
@@ -185,15 +239,15 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 120 else f"{text[:120]}..."
 
 
-def _mark_of_format_2(place: Place, node: str) -> str | None:
-    """The file that marks a node of Zarr's format 2, if there is one; it is not read."""
+def _refuse_format_2(place: Place, node: str, label: str) -> None:
+    """Raise if a node is of Zarr's format 2; the file that marks it is not interpreted."""
     for name in _FORMAT_2:
         try:
-            if place.fetch(_join(node, name), MOST_METADATA) is not None:
-                return name
-        except ValueError:
-            return name
-    return None
+            exists = place.fetch(_join(node, name), MOST_METADATA) is not None
+        except ValueError:  # not a regular file, or too long
+            exists = True
+        if exists:
+            raise ValueError(f"{label} holds {name}, so it is Zarr format 2, expected 3; not read")
 
 
 def _join(*parts: str) -> str:

@@ -1,4 +1,4 @@
-"""Versions in work, on their way between the processes of a run. May import: numpy, store."""
+"""Versions that travel between the processes of a run and need not survive it. May import: numpy, store."""
 
 from __future__ import annotations
 
@@ -13,20 +13,43 @@ from typing import Any
 import numpy as np
 
 from vmfa_dask.addresses import version_folder
-from vmfa_dask.store.places import FolderPlace, place_at
-from vmfa_dask.store.versions import Arrays, Versions, ZarrStorage
+from vmfa_dask.store.folder_place import FolderPlace
+from vmfa_dask.store.places import place_at
+from vmfa_dask.store.version_store import Arrays, Versions, ZarrStorage
 
 _SPARES = "spares-"
 _KERNEL = Path("/proc/sys/kernel/random/boot_id")
 
 
 def exchange_at(path: str) -> ExchangeFolder | ZarrStorage:
-    """Versions in work in a folder, or under the URL of an object store."""
+    """Open the storage through which the processes of a run exchange versions.
+
+    Parameters
+    ----------
+    path : str
+        Folder, or URL of an object store.
+
+    Returns
+    -------
+    ExchangeFolder or ZarrStorage
+        Mapped files in a folder, Zarr arrays in an object store.
+
+    Raises
+    ------
+    ValueError
+        If it is a URL, but not of an object store.
+    """
     return ZarrStorage(place_at(path)) if "://" in path else ExchangeFolder(path)
 
 
 def running_kernel() -> str | None:
-    """What processes that share a page cache have in common, and no others; None where the system does not tell."""
+    """Identify the running kernel: processes with the same answer share a page cache.
+
+    Returns
+    -------
+    str or None
+        Identity of this boot of the machine; None where the system has none.
+    """
     try:
         return _KERNEL.read_text().strip()
     except OSError:
@@ -34,55 +57,65 @@ def running_kernel() -> str | None:
 
 
 class ExchangeFolder(Versions):
-    """`.npy` files that readers map into memory.
+    """Versions as `.npy` files that readers map into memory.
 
-    They are as large as the model, in every pass: as Zarr arrays with checksums, writing and reading them took 0.5 s of
-    a pass of 2 s (CIFAR-10, C = 800, H = 5, two processes). What was read stays as it is while its version is there.
+    They are as large as the model, in every pass: writing and reading them as Zarr arrays with checksums took 0.5 s of
+    a pass of 2 s (CIFAR-10, C = 800, H = 5, two processes). Arrays that were read do not change while their version
+    exists.
 
-    Between processes of one machine the files of discarded versions serve the next ones (`reuse_files`): fresh ones
-    took 44 ms of a pass of 0.8 s there, the same ones 5 ms, because their pages are there.
+    Between processes of one machine the files of discarded versions are written again for new ones (`reuse_files`):
+    fresh files took 44 ms of a pass of 0.8 s there, reused ones 5 ms, because their pages are already in memory.
 
     Parameters
     ----------
-    folder : path that all processes of the run see
+    folder : str
+        Path that all processes of the run can see.
     """
 
     def __init__(self, folder: str) -> None:
         super().__init__(FolderPlace(folder, lasting=False))
         self._spares = os.path.join(self.place.path, f"{_SPARES}{running_kernel()}")
-        self._end_reuse_of_others()
+        self._end_reuse_by_other_machines()
 
     @property
     def maps_memory(self) -> bool:
-        """While all processes run on one machine: files that are written again lie in its page cache."""
+        """Whether all processes run on one machine: reused files are in its page cache."""
         return os.path.isdir(self._spares)
 
     def reuse_files(self) -> None:
-        """Let discarded files be written again, until a process of another machine opens the folder.
+        """Let files of discarded versions be written again, until a process of another machine opens the folder.
 
-        For folders that processes of one machine alone have opened so far: a network file system may show to others
-        what a file held before.
+        Only for folders that no other machine has opened so far: over a network file system, it might still see the
+        old contents of a file.
         """
         if running_kernel() is not None:
             os.makedirs(self._spares, exist_ok=True)
 
-    def _end_reuse_of_others(self) -> None:
-        """From now on no file is written twice: what this process reads it may read from a cache of its own."""
+    def _end_reuse_by_other_machines(self) -> None:
+        """Remove the spare files of other machines: this process may read files from a cache of its own."""
         for name in self.place.children(""):
             path = self.place.target(name)
             if name.startswith(_SPARES) and path != self._spares:
-                with suppress(FileNotFoundError):  # another one was faster
-                    gone = f"{self.place.path}/gone-{uuid.uuid4().hex}"
-                    os.rename(path, gone)
-                    shutil.rmtree(gone, ignore_errors=True)
+                with suppress(FileNotFoundError):  # another process was faster
+                    renamed = f"{self.place.path}/gone-{uuid.uuid4().hex}"
+                    os.rename(path, renamed)
+                    shutil.rmtree(renamed, ignore_errors=True)
 
     def discard(self, kind: str, version: int) -> None:
-        """Remove a version; its files become spare ones, in place of those of its kind that nothing has used."""
+        """Remove a version; where files are reused, its files replace the spare ones of its kind.
+
+        Parameters
+        ----------
+        kind : str
+            What the version holds, such as "parameters".
+        version : int
+            Number of the version.
+        """
         for name in self._spares_of(kind):
             shutil.rmtree(os.path.join(self._spares, name), ignore_errors=True)
         if self.maps_memory:
             for block in self.place.children(version_folder(kind, version)):
-                with suppress(OSError):  # reuse has just ended: removed below
+                with suppress(OSError):  # reuse has just ended; the block is removed below
                     spare = os.path.join(self._spares, f"{kind}.{uuid.uuid4().hex}")
                     os.rename(self.place.target(f"{version_folder(kind, version)}/{block}"), spare)
         super().discard(kind, version)
@@ -102,7 +135,7 @@ class ExchangeFolder(Versions):
             _save(os.path.join(target, f"{name}.npy"), array)
 
     def _take_spare(self, kind: str, target: str) -> bool:
-        """Move a spare folder to `target`; whether there was one. Nobody else has it then."""
+        """Move a spare folder to `target`, where only this process uses it; False if there is none."""
         for name in self._spares_of(kind):
             with suppress(FileNotFoundError):  # another process was faster
                 os.rename(os.path.join(self._spares, name), target)
@@ -114,14 +147,14 @@ class ExchangeFolder(Versions):
         if not os.path.exists(path):
             raise KeyError(path)
         files = {name.removesuffix(".npy"): os.path.join(path, name) for name in sorted(os.listdir(path))}
-        # Plain arrays, not `memmap`: kernels are compiled for one kind of array.
+        # Views as plain arrays, because kernels are not compiled for `memmap`.
         return {n: np.load(f, mmap_mode="r", allow_pickle=False).view(np.ndarray) for n, f in files.items()}
 
 
 def _save(path: str, array: np.ndarray) -> None:
-    """Write an array over a file of its size, or in place of another one.
+    """Write an array over a file of the same size, or else replace the file.
 
-    A file is never cut: who has mapped a part that goes away dies of it.
+    A file is never truncated: a process that has mapped the part that goes away would be killed by a bus error.
     """
     array, header = np.asarray(array, order="C"), io.BytesIO()
     np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))

@@ -9,33 +9,40 @@ from filelock import FileLock, Timeout
 
 logger = logging.getLogger("vmfa_dask")
 
-# What systems say where a disk has no locks.
+# What a file system answers when it does not support locks.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF}
 
 
 def held_lock(path: str, seconds: float = 0.0) -> FileLock | None:
-    """A lock that this process holds from now on; None, and a word in the log, where the disk has no locks.
+    """Acquire a lock for this process.
 
     Parameters
     ----------
-    path : file of the lock, made when it does not exist; a link is not followed
-    seconds : how long to wait for another process
+    path : str
+        File of the lock; created if needed. A link is not followed.
+    seconds : float
+        How long to wait for another process that holds the lock.
+
+    Returns
+    -------
+    FileLock or None
+        The lock, held. None where the disk does not support locks, which is logged.
 
     Raises
     ------
     filelock.Timeout
-        When another process holds it for longer.
+        If another process holds the lock for longer.
     OSError
-        When the file cannot be made or opened.
+        If the file cannot be created or opened.
     """
     lock = FileLock(path, thread_local=False)
     try:
         lock.acquire(timeout=seconds)
-    except Timeout:
+    except Timeout:  # an OSError too, but no sign that locks are missing
         raise
     except (OSError, NotImplementedError) as error:
         if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
             raise
-        logger.info("%s: this disk has no locks (%s); going on without", path, error)
+        logger.info("%s: this disk has no locks (%s); continuing without one", path, error)
         return None
     return lock

@@ -1,4 +1,4 @@
-"""Which array of a group is meant. May import: zarr."""
+"""Which array of a group the caller means. May import: zarr."""
 
 from __future__ import annotations
 
@@ -9,26 +9,34 @@ import zarr
 
 
 def chosen_member(label: str, group: zarr.Group, name: str | None) -> zarr.Array[Any]:
-    """The array of a group at any depth, by its path; without one the only array that there is.
+    """The array of a group that a path chooses; without a path, its only array.
 
     Parameters
     ----------
-    label : what the group is called, for messages
-    group : the group
-    name : path inside the group, such as ``images/train``; may be a group that holds a single array
+    label : str
+        What messages call the group.
+    group : zarr.Group
+        Group with arrays at any depth.
+    name : str or None
+        Path inside the group, such as ``images/train``; may lead to a group that holds a single array.
+
+    Returns
+    -------
+    zarr.Array
+        The array.
 
     Raises
     ------
     ValueError
-        When that does not choose one array; the message lists all arrays, with their shapes.
+        If this does not choose exactly one array; the message lists all arrays with their shapes.
     """
     node = _node(group, name)
     if isinstance(node, zarr.Array):
         return node
     if node is not None:
-        inside = _arrays(node)
-        if len(inside) == 1:
-            return next(iter(inside.values()))
+        candidates = _arrays(node)
+        if len(candidates) == 1:
+            return next(iter(candidates.values()))
     arrays = _arrays(group)
     names = ", ".join(repr(path) for path in arrays) or "none"
     shapes = f"; their shapes are {', '.join(str(array.shape) for array in arrays.values())}" if arrays else ""
@@ -39,20 +47,20 @@ def chosen_member(label: str, group: zarr.Group, name: str | None) -> zarr.Array
 
 
 def _node(group: zarr.Group, name: str | None) -> zarr.Array[Any] | zarr.Group | None:
-    """What lies in a group at a path; the group itself without one."""
+    """The array or group at a path inside a group; without a path, the group itself."""
     path = (name or "").strip("/")
     if not path:
         return group
     try:
         node = group[path]
-    except (KeyError, ValueError):  # nothing is there, or it is no path inside a group
+    except (KeyError, ValueError):  # nothing has this path, or it is not a path inside a group
         return None
     return node if isinstance(node, zarr.Array | zarr.Group) else None
 
 
 def _arrays(group: zarr.Group) -> dict[str, zarr.Array[Any]]:
-    """All arrays of a group by their paths, in order."""
+    """All arrays of a group by their paths, sorted."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Object at .* is not recognized")  # files beside the arrays do no harm
+        warnings.filterwarnings("ignore", "Object at .* is not recognized")  # other files beside the arrays are fine
         members = list(group.members(max_depth=None))
     return {path: node for path, node in sorted(members, key=lambda member: member[0]) if isinstance(node, zarr.Array)}

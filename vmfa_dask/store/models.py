@@ -1,6 +1,6 @@
-"""Models as Zarr groups that xarray opens: arrays with named dimensions, everything else in attributes.
+"""Saved models: Zarr groups that xarray opens, with arrays of named dimensions and everything else in attributes.
 
-Nothing but arrays and JSON is written or read; no code runs on load. May import: values, zarr, store.
+Only arrays and JSON are written and read; loading runs no code. May import: values, zarr, store.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import zarr
 
 from vmfa_dask.store.arrays import METADATA, describe, read_array, read_group, write_array
 from vmfa_dask.store.places import Place, locate, place_at
-from vmfa_dask.store.replacing import read_whole, replace_tree
+from vmfa_dask.store.replacing import read_consistently, replace_tree
 from vmfa_dask.store.strict import MOST_METADATA, as_json, sealed, unsealed
 from vmfa_dask.values import FloatArray, Mixture
 
-# Format 1 had means relative to the offset, and no type; up to format 2 neither sizes nor checksums of the whole.
+# Format 1 had means relative to the offset and no type; 1 and 2 had neither sizes nor a checksum of the model.
 FORMAT, FORMAT_VERSION = "vmfa_dask.mixture", 3
-_BEGUN = f"{FORMAT}.incomplete"
+_INCOMPLETE = f"{FORMAT}.incomplete"
 
 _DIMENSIONS = {
     "weights": ("component",),
@@ -30,10 +30,10 @@ _DIMENSIONS = {
     "noise_variances": ("component", "feature"),
     "offset": ("feature",),
 }
-# Means relative to the offset, where they do not follow from `means` to the last bit.
+# Means relative to the offset; stored where `means` does not give them back to the last bit.
 _CENTERED = "centered_means"
 _SIZES = ("n_components", "n_features", "n_factors")
-# What the checksum of a model covers; others may add attributes of their own.
+# Attributes that the checksum of a model covers; other programs may add their own.
 _SEALED = ("format", "format_version", "version", "feature_shape", *_SIZES, "type", "provenance", "arrays", "checksum")
 _FILES = re.compile(rf"zarr\.json|({'|'.join([*_DIMENSIONS, _CENTERED])})/(zarr\.json|c(/\d+)*)")
 
@@ -45,24 +45,32 @@ def save_mixture(
     provenance: dict[str, Any] | None = None,
     model_type: dict[str, Any] | None = None,
 ) -> None:
-    """Write a mixture; in a folder it appears whole or not at all, and an old model stays until then.
+    """Save a mixture as a Zarr group.
 
-    An object store has no renames: while a model there is replaced, none can be loaded.
+    In a folder the model appears complete or not at all, and until then an old model stays. An object store has no
+    renames: while a model there is being replaced, none can be loaded.
 
     Parameters
     ----------
-    mixture : what is saved; its means are stored in the units of the data
-    path : folder of the Zarr group, or URL of an object store
-    overwrite : replace the model that is there
-    provenance : plain values that say where the model comes from
-    model_type : plain values that say of which type it is
+    mixture : Mixture
+        The mixture; its means are stored in the units of the data.
+    path : path-like
+        Folder of the group, or URL of an object store.
+    overwrite : bool
+        Replace a model that exists.
+    provenance : dict or None
+        JSON values that say where the model comes from.
+    model_type : dict or None
+        JSON values that describe the type of the model.
 
     Raises
     ------
     FileExistsError
-        When something is at `path` and `overwrite` is not set, or it is no model.
+        If something exists at `path`, and `overwrite` is not set or it is not a model.
     ValueError
-        When `path` is the URL of another service, or `provenance` is too long or too deep to be read again.
+        If `path` is a URL of another service, or `provenance` is too long or nested too deeply to be read again.
+    OSError
+        If the model cannot be written; the message names the path.
     """
     arrays: dict[str, Any] = {name: getattr(mixture, name) for name in _DIMENSIONS}
     if mixture.offset.any():
@@ -83,22 +91,25 @@ def save_mixture(
     )
 
     def write(target: Any) -> None:
-        group = zarr.create_group(target, overwrite=True, attributes={"format": _BEGUN})
+        group = zarr.create_group(target, overwrite=True, attributes={"format": _INCOMPLETE})
         for name, array in arrays.items():
             write_array(group, name, array, _dimensions(name))
-        group.attrs.update(attributes)  # last: they mark the model as complete
+        group.attrs.update(attributes)  # last, because they mark the model as complete
 
-    replace_tree(locate(path), overwrite, write, lambda found: found.get("format") in (FORMAT, _BEGUN), _FILES)
+    def is_marked(attributes: Any) -> bool:
+        return attributes.get("format") in (FORMAT, _INCOMPLETE)
+
+    replace_tree(locate(path), overwrite, write, is_marked, _FILES)
 
 
 def _centered(means: Any, offset: Any, dtype: Any) -> FloatArray:
-    """Means relative to the offset, as they were before the offset was added."""
+    """Means relative to the offset, computed from those in the units of the data."""
     centered: FloatArray = (means - offset).astype(dtype)
     return centered
 
 
 def _plain(provenance: dict[str, Any]) -> dict[str, Any]:
-    """Values as JSON has them, within the bounds of what is read again."""
+    """Provenance as JSON reads it back, once it is known to be within the bounds that loading sets."""
     try:
         text = json.dumps(provenance)
         values = as_json(text, "provenance")
@@ -110,19 +121,31 @@ def _plain(provenance: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_mixture(path: str | os.PathLike[str]) -> tuple[Mixture, dict[str, Any]]:
-    """Read a mixture that `save_mixture` wrote, and the values of its type.
+    """Load a mixture that `save_mixture` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+        Folder of the group, or URL of an object store.
+
+    Returns
+    -------
+    mixture : Mixture
+        The mixture.
+    model_type : dict
+        JSON values that describe its type; empty for format 1.
 
     Raises
     ------
     FileNotFoundError
-        When nothing is stored at `path`.
+        If nothing is stored at `path`.
     ValueError
-        When it is something else, incomplete, damaged, or of a format newer than this version of the package knows;
-        when a number of it cannot be computed with; when `path` is the URL of another service.
+        If it is not a model, incomplete, damaged, or of a newer format than this version knows; if its numbers do not
+        make a mixture; if `path` is a URL of another service.
     OSError
-        When a file or an object store cannot be read.
+        If a file or an object store cannot be read.
     """
-    return read_whole(locate(path), _read_mixture)
+    return read_consistently(locate(path), _read_mixture)
 
 
 def _read_mixture(path: str) -> tuple[Mixture, dict[str, Any]]:
@@ -133,17 +156,10 @@ def _read_mixture(path: str) -> tuple[Mixture, dict[str, Any]]:
     format_version = _check_format(path, attributes)
     if format_version > 2:
         attributes = unsealed({n: v for n, v in attributes.items() if n in _SEALED}, f"{path}/{METADATA}", True)
-    arrays = _arrays(place, attributes, format_version)
-    shape, version = attributes.get("feature_shape"), attributes.get("version")
-    if not isinstance(shape, list) or not shape or not all(type(n) is int and n > 0 for n in shape):
-        raise ValueError(f"{path}: damaged: feature_shape is {shape}, expected a list of positive whole numbers")
-    if type(version) is not int or version < 0:
-        raise ValueError(f"{path}: damaged: version is {version!r}, expected a whole number of at least 0")
-    model_type = attributes.get("type", {})
-    if not isinstance(model_type, dict):
-        raise ValueError(f"{path}: damaged: type is {model_type!r}, expected an object")
+    arrays = _read_arrays(place, attributes, format_version)
+    shape, version, model_type = _check_attributes(path, attributes)
     try:
-        mixture = Mixture(**arrays, feature_shape=tuple(shape), version=version).checked()
+        mixture = Mixture(**arrays, feature_shape=shape, version=version).checked()
     except ValueError as error:
         raise ValueError(f"{path}: damaged: {error}") from error
     for name in _SIZES:
@@ -154,10 +170,23 @@ def _read_mixture(path: str) -> tuple[Mixture, dict[str, Any]]:
     return mixture, model_type
 
 
+def _check_attributes(path: str, attributes: dict[str, Any]) -> tuple[tuple[int, ...], int, dict[str, Any]]:
+    """Shape of a row, version of the parameters and type of the model, as attributes hold them."""
+    shape, version = attributes.get("feature_shape"), attributes.get("version")
+    if not isinstance(shape, list) or not shape or not all(type(n) is int and n > 0 for n in shape):
+        raise ValueError(f"{path}: damaged: feature_shape is {shape}, expected a list of positive whole numbers")
+    if type(version) is not int or version < 0:
+        raise ValueError(f"{path}: damaged: version is {version!r}, expected a whole number of at least 0")
+    model_type = attributes.get("type", {})
+    if not isinstance(model_type, dict):
+        raise ValueError(f"{path}: damaged: type is {model_type!r}, expected an object")
+    return tuple(shape), version, model_type
+
+
 def _check_format(path: str, attributes: dict[str, Any]) -> int:
-    """The number of a format that this version reads."""
-    if attributes.get("format") == _BEGUN:
-        raise ValueError(f"{path}: the model is incomplete: saving it was interrupted, or is still going on")
+    """The number of the format, which must be one that this version reads."""
+    if attributes.get("format") == _INCOMPLETE:
+        raise ValueError(f"{path}: the model is incomplete: saving it was interrupted, or is still in progress")
     if attributes.get("format") != FORMAT:
         raise ValueError(f"{path}: format is {attributes.get('format')!r}, expected {FORMAT!r}")
     format_version = attributes.get("format_version")
@@ -169,39 +198,47 @@ def _check_format(path: str, attributes: dict[str, Any]) -> int:
     return format_version
 
 
-def _arrays(place: Place, attributes: dict[str, Any], format_version: int) -> dict[str, Any]:
-    """Arrays by name, as they are in memory, once their shapes and dtypes go together."""
-    described = attributes.get("arrays") if format_version > 2 else None
+def _read_arrays(place: Place, attributes: dict[str, Any], format_version: int) -> dict[str, Any]:
+    """Arrays by name, with means relative to the offset as in memory, once shapes and dtypes are consistent."""
+    descriptions = attributes.get("arrays") if format_version > 2 else None
     arrays = {name: read_array(place, "", name) for name in _DIMENSIONS}
-    if described is not None:
-        own = _CENTERED in described
+    if descriptions is not None:
+        has_centered = _CENTERED in descriptions
     else:
-        own = format_version > 1 and bool(arrays["offset"].any()) and _is_there(place, _CENTERED)
-    if own:
+        has_centered = format_version > 1 and bool(arrays["offset"].any()) and _exists(place, _CENTERED)
+    if has_centered:
         arrays[_CENTERED] = read_array(place, "", _CENTERED)
-    if described is not None and describe(arrays) != described:
-        found = describe(arrays)
-        name = next(name for name in {**found, **described} if found.get(name) != described.get(name))
-        raise ValueError(
-            f"{place.path}: the array {name!r} is damaged: found {found.get(name)}, its {METADATA} names "
-            f"{described.get(name)}; restore it from a copy"
-        )
+    if descriptions is not None:
+        _check_descriptions(place.path, arrays, descriptions)
     _check_shapes(place.path, arrays)
-    if own:
+    if has_centered:
         arrays["means"] = arrays.pop(_CENTERED)
     elif format_version > 1 and arrays["offset"].any():
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is named when the numbers are checked
+        # Numbers that are not finite are reported later, by name.
+        with np.errstate(over="ignore", invalid="ignore"):
             arrays["means"] = _centered(arrays["means"], arrays["offset"], arrays["loadings"].dtype)
     return arrays
 
 
-def _is_there(place: Place, name: str) -> bool:
+def _exists(place: Place, name: str) -> bool:
+    """Whether an array is stored."""
     return place.fetch(f"{name}/{METADATA}", MOST_METADATA) is not None
 
 
+def _check_descriptions(path: str, arrays: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Refuse arrays that differ from their descriptions in the attributes: one may be from another model."""
+    actual = describe(arrays)
+    if actual != expected:
+        name = next(name for name in {**actual, **expected} if actual.get(name) != expected.get(name))
+        raise ValueError(
+            f"{path}: the array {name!r} is damaged: found {actual.get(name)}, its {METADATA} names "
+            f"{expected.get(name)}; restore it from a copy"
+        )
+
+
 def _check_shapes(path: str, arrays: dict[str, Any]) -> None:
-    """Refuse arrays whose dimensions or dtypes are not those of one model."""
-    sizes: dict[str, tuple[str, int]] = {}
+    """Refuse arrays whose dimensions or dtypes do not match each other."""
+    sizes: dict[str, tuple[str, int]] = {}  # of each dimension: the first array that has it, and its length there
     for name, array in arrays.items():
         dimensions = _dimensions(name)
         if array.ndim != len(dimensions):
@@ -209,11 +246,11 @@ def _check_shapes(path: str, arrays: dict[str, Any]) -> None:
                 f"{path}: the array {name!r} is damaged: shape {list(array.shape)}, expected ({', '.join(dimensions)})"
             )
         for dimension, size in zip(dimensions, array.shape, strict=True):
-            first, known = sizes.setdefault(dimension, (name, size))
-            if size != known or (size == 0 and dimension != "factor"):
+            first, expected = sizes.setdefault(dimension, (name, size))
+            if size != expected or (size == 0 and dimension != "factor"):
                 raise ValueError(
                     f"{path}: the array {name!r} is damaged: shape {list(array.shape)}, where {dimension} is {size}, "
-                    f"expected {known if size != known else 'at least 1'} as in {first!r}"
+                    f"expected {expected if size != expected else 'at least 1'} as in {first!r}"
                 )
     dtype = arrays["loadings"].dtype
     for name in ("means", "noise_variances", _CENTERED):

@@ -1,35 +1,40 @@
-"""Where the files of a run lie: a folder here, or a prefix in an object store (`store.objects`). May import: store."""
+"""Places that hold the files of a run or a model, behind one interface.
+
+A folder is a `store.folder_place.FolderPlace`, a prefix in an object store a `store.object_place.ObjectPlace`.
+May import: store.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import secrets
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from vmfa_dask.store.disk import create, flush, flush_tree, remove_file, remove_tree
-from vmfa_dask.store.objects import OBJECT_STORES, ObjectPlace, is_object_store
-from vmfa_dask.store.strict import MOST_TEXT, as_text, read_regular
-
-# Ends of names of what is not yet whole: written here, or by Zarr.
-PARTIAL = r"\.[0-9a-f]{8,32}\.partial"
+from vmfa_dask.store.folder_place import FolderPlace
+from vmfa_dask.store.object_place import ObjectPlace
+from vmfa_dask.store.objects import OBJECT_STORES, is_object_store
 
 
 def locate(path: str | os.PathLike[str]) -> str:
-    """The path as any process finds it: URLs as they are, without a slash at the end; others absolute.
+    """Make a path independent of the working directory of a process.
 
-    ``~`` is the home of the user, and ``file://`` leads to a path of this machine.
+    Parameters
+    ----------
+    path : path-like
+        Path or URL. ``~`` is the user's home, and ``file://`` leads to a path on this machine.
+
+    Returns
+    -------
+    str
+        An absolute path, or the URL without a slash at its end.
 
     Raises
     ------
     ValueError
-        When a file URL names another machine, or a URL has lost a slash, as those do that pass through `pathlib`.
+        If a file URL names another machine, or a URL has lost a slash by passing through `pathlib`.
     """
     path = os.fsdecode(path)
     if path.lower().startswith("file://"):
@@ -45,12 +50,24 @@ def locate(path: str | os.PathLike[str]) -> str:
 
 
 def place_at(path: str) -> Place:
-    """The place of a path or URL.
+    """Choose the kind of place by a path or URL.
+
+    Parameters
+    ----------
+    path : str
+        As returned by `locate`.
+
+    Returns
+    -------
+    Place
+        A folder or a prefix in an object store. Nothing is created or read yet.
 
     Raises
     ------
     ValueError
-        When it is the URL of something that is no object store.
+        If it is a URL, but not of an object store.
+    ImportError
+        If the package for object stores is not installed.
     """
     if "://" not in path:
         return FolderPlace(path)
@@ -60,7 +77,11 @@ def place_at(path: str) -> Place:
 
 
 class Place(Protocol):
-    """Files by name, and trees that appear whole. Names are relative, with ``/`` between their parts."""
+    """Files by name, and trees that appear complete.
+
+    Names are relative to the place, with ``/`` as separator. Errors of the disk or the store are `OSError` and name the
+    path or URL.
+    """
 
     path: str
 
@@ -70,196 +91,182 @@ class Place(Protocol):
         Raises
         ------
         OSError
-            Naming the place, when it cannot.
+            If it cannot.
         """
         ...
 
     def free_bytes(self) -> int | None:
-        """Bytes that may still be written; None where nobody knows."""
+        """Bytes that can still be written; None where this is unknown."""
         ...
 
     def read(self, name: str) -> str | None:
-        """Text of a file, None when there is none."""
-        ...
+        """Read a text file.
 
-    def fetch(self, name: str, most: int) -> bytes | None:
-        """Bytes of a file, None when there is none; ValueError where there are more than `most`, or it is no file."""
-        ...
+        Parameters
+        ----------
+        name : str
+            The file.
 
-    def replace(self, name: str, text: str) -> None:
-        """Write a file whole, in place of the one that was there; it lasts when this returns."""
-        ...
-
-    def take(self, name: str) -> bool:
-        """Remove a file; whether there was one."""
-        ...
-
-    def target(self, name: str) -> Any:
-        """What zarr opens for a tree of this place."""
-        ...
-
-    def holds(self, name: str) -> bool:
-        """Whether a tree is known to be there, whole."""
-        ...
-
-    def writing(self, name: str) -> AbstractContextManager[None]:
-        """Let an `OSError` of the enclosed lines name the path."""
-        ...
-
-    def publish(self, name: str, write: Callable[[Any], None]) -> None:
-        """Write a tree by ``write(target)``; it becomes visible whole, or at least before what marks it is written."""
-        ...
-
-    def keep(self, name: str) -> None:
-        """Return when a file that somebody else has written lasts."""
-        ...
-
-    def entries(self) -> list[str]:
-        """Names of the files and trees at the top; none where the place does not exist."""
-        ...
-
-    def children(self, name: str) -> list[str]:
-        """Names of the trees just below one; none where it does not exist."""
-        ...
-
-    def remove(self, name: str, known: re.Pattern[str] | None = None) -> None:
-        """Remove a tree, or the files in it whose names, relative to it, are `known`.
-
-        Nothing happens when it is not there.
-        """
-        ...
-
-
-class FolderPlace:
-    """A local or shared folder.
-
-    Parameters
-    ----------
-    path : the folder; made when something is written
-    lasting : trees outlive a power cut once they are published; False for those that end with their processes
-    """
-
-    def __init__(self, path: str, lasting: bool = True) -> None:
-        self.path = os.path.abspath(path)
-        self._lasting = lasting
-
-    def probe(self) -> None:
-        """Make the folder, and write a file without a name: nothing is left of it, whatever happens."""
-        with self.writing(""):
-            if not os.path.isdir(self.path):
-                there = next(str(folder) for folder in Path(self.path).parents if folder.is_dir())
-                os.makedirs(self.path, exist_ok=True)
-                _flush_folders(os.path.dirname(self.path), there)
-            with tempfile.TemporaryFile(dir=self.path) as file:
-                file.write(b"ok")
-                file.flush()
-
-    def free_bytes(self) -> int | None:
-        """Free bytes of the disk."""
-        return shutil.disk_usage(self.path).free
-
-    def read(self, name: str) -> str | None:
-        """Text of a file."""
-        content = self.fetch(name, MOST_TEXT)
-        return None if content is None else as_text(content, self.target(name))
-
-    def fetch(self, name: str, most: int) -> bytes | None:
-        """Bytes of a regular file."""
-        return read_regular(self.target(name), most)
-
-    def replace(self, name: str, text: str) -> None:
-        """By a rename, once the text is on the disk."""
-        path = self.target(name)
-        partial = f"{path}{_new_suffix()}"
-        with self.writing(name):
-            file = create(partial)
-            try:
-                with file:
-                    file.write(text)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(partial, path)
-            except BaseException:
-                remove_file(partial)
-                raise
-            flush(os.path.dirname(path))
-
-    def take(self, name: str) -> bool:
-        """Whether the file was there."""
-        return remove_file(self.target(name))
-
-    def target(self, name: str) -> str:
-        """The path."""
-        return os.path.join(self.path, *name.split("/")) if name else self.path
-
-    def holds(self, name: str) -> bool:
-        """Trees appear by a rename: what is there is whole."""
-        return os.path.exists(self.target(name))
-
-    @contextmanager
-    def writing(self, name: str) -> Iterator[None]:
-        """The same kind of error, with the path that it is about."""
-        try:
-            yield
-        except OSError as error:
-            said = f"cannot be written: {error.strerror or error}"
-            raise type(error)(error.errno, said, self.target(name)) from error
-
-    def publish(self, name: str, write: Callable[[Any], None]) -> None:
-        """By a rename, once the tree is on the disk.
+        Returns
+        -------
+        str or None
+            The text; None if there is no such file.
 
         Raises
         ------
-        OSError
-            Naming the path, for example when the disk is full; nothing of the tree is left then.
+        ValueError
+            If it is not a regular file, too long, or not UTF-8.
         """
-        path = self.target(name)
-        partial = f"{path}{_new_suffix()}"
-        with self.writing(name):
-            try:
-                write(partial)
-                if self._lasting:
-                    flush_tree(partial)
-                os.rename(partial, path)
-            except BaseException as error:
-                shutil.rmtree(partial, ignore_errors=True)
-                # Where it is there, another run of the same task was faster; it wrote the same bytes.
-                if not isinstance(error, OSError) or not os.path.exists(path):
-                    raise
-            if self._lasting:
-                _flush_folders(os.path.dirname(path), self.path)
+        ...
+
+    def fetch(self, name: str, most: int) -> bytes | None:
+        """Read a file.
+
+        Parameters
+        ----------
+        name : str
+            The file.
+        most : int
+            Largest size in bytes that is read.
+
+        Returns
+        -------
+        bytes or None
+            The contents; None if there is no such file.
+
+        Raises
+        ------
+        ValueError
+            If it is not a regular file, or longer than `most` bytes.
+        """
+        ...
+
+    def replace(self, name: str, text: str) -> None:
+        """Replace a file atomically; the new contents are durable on return.
+
+        Parameters
+        ----------
+        name : str
+            The file; it need not exist.
+        text : str
+            New contents.
+
+        Raises
+        ------
+        RuntimeError
+            If another process has written it meanwhile, where the place can tell.
+        """
+        ...
+
+    def take(self, name: str) -> bool:
+        """Remove a file.
+
+        Parameters
+        ----------
+        name : str
+            The file.
+
+        Returns
+        -------
+        bool
+            Whether there was one.
+        """
+        ...
+
+    def target(self, name: str) -> Any:
+        """What zarr opens for a tree of this place.
+
+        Parameters
+        ----------
+        name : str
+            The tree.
+
+        Returns
+        -------
+        str or zarr.storage.ObjectStore
+            Path or store.
+        """
+        ...
+
+    def holds(self, name: str) -> bool:
+        """Whether a tree is known to be there, and complete.
+
+        Parameters
+        ----------
+        name : str
+            The tree.
+
+        Returns
+        -------
+        bool
+            False also where this cannot be told.
+        """
+        ...
+
+    def writing(self, name: str) -> AbstractContextManager[None]:
+        """Let an `OSError` of the enclosed lines name the path.
+
+        Parameters
+        ----------
+        name : str
+            What they write.
+
+        Returns
+        -------
+        context manager
+            Raises the error anew with the path.
+        """
+        ...
+
+    def publish(self, name: str, write: Callable[[Any], None]) -> None:
+        """Write a tree that appears complete, or at least before the marker that names it.
+
+        Parameters
+        ----------
+        name : str
+            The tree.
+        write : callable
+            Called with what zarr opens.
+        """
+        ...
 
     def keep(self, name: str) -> None:
-        """When it is on the disk."""
-        if self._lasting:
-            flush(self.target(name))
+        """Wait until a file that zarr has written is durable.
+
+        Parameters
+        ----------
+        name : str
+            The file.
+        """
+        ...
 
     def entries(self) -> list[str]:
-        """Names of the files and folders."""
-        return sorted(os.listdir(self.path)) if os.path.isdir(self.path) else []
+        """Sorted names of the files and trees at the top; empty where the place does not exist."""
+        ...
 
     def children(self, name: str) -> list[str]:
-        """Names of the folders in one; links are none."""
-        folder = self.target(name)
-        if not os.path.isdir(folder):
-            return []
-        return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+        """Names of the trees one level below another one.
 
-    def remove(self, name: str, known: re.Pattern[str] | None = None) -> None:
-        """Remove a folder as far as that is possible; links are not followed."""
-        remove_tree(self.target(name), known)
+        Parameters
+        ----------
+        name : str
+            The upper tree; empty for the place itself.
 
+        Returns
+        -------
+        list of str
+            Sorted names; empty where it does not exist.
+        """
+        ...
 
-def _flush_folders(folder: str, top: str) -> None:
-    """Let the names in a folder last, and those that lead to it from `top`."""
-    while True:
-        with suppress(PermissionError):  # a folder that may be entered and not read
-            flush(folder)
-        if folder in (top, os.path.dirname(folder)):
-            return
-        folder = os.path.dirname(folder)
+    def remove(self, name: str, pattern: re.Pattern[str] | None = None) -> None:
+        """Remove a tree, or some of its files; nothing happens if it does not exist.
 
-
-def _new_suffix() -> str:
-    """The end of a name that nobody can know beforehand, in the form of `PARTIAL`."""
-    return f".{secrets.token_hex(8)}.partial"
+        Parameters
+        ----------
+        name : str
+            The tree; empty for everything.
+        pattern : re.Pattern or None
+            Matches the names, relative to the tree, that may be removed. By default all.
+        """
+        ...

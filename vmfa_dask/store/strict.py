@@ -1,7 +1,7 @@
-"""How files of the package's own formats are read: from regular files, within bounds, as JSON with a checksum.
+"""Strict reading of the package's own files: regular files, bounded in size, JSON with a checksum.
 
-Whoever can write into such a folder can put anything there. Nothing is waited for, no memory is taken, and nothing is
-decoded before it is known to be of the expected kind. May import: numpy.
+Anyone who can write to such a folder can put anything there. So nothing is waited for, allocated or decoded before it
+is known to be of the expected kind. May import: numpy.
 """
 
 from __future__ import annotations
@@ -15,28 +15,40 @@ from typing import Any
 
 import numpy as np
 
-# Metadata of one node; those of a model hold what the caller says of its origin.
+# Bytes of the metadata of one node; that of a model includes the caller's provenance.
 MOST_METADATA = 2**24
-# Text of one file of a run; the longest ones list the stored chunks of the rows.
+# Bytes of one text file of a run; the longest ones list the stored chunks of the rows.
 MOST_TEXT = 2**28
-# Levels of brackets: far below what Python's own readers and writers of JSON bear.
+# Levels of brackets: far below what Python's own readers and writers of JSON can take.
 _MOST_LEVELS = 100
 _CHECKSUM = "checksum"
 _RESTORE = "restore the file from a copy"
 
 
 def read_regular(path: str, most: int) -> bytes | None:
-    """All of a regular file; None where there is none.
+    """Read a regular file in full.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    most : int
+        Largest size in bytes that is read.
+
+    Returns
+    -------
+    bytes or None
+        The contents; None if there is no such file.
 
     Raises
     ------
     ValueError
-        When it is a pipe, a device, a folder or the like, or longer than `most` bytes.
+        If it is a pipe, a device, a folder or the like, or longer than `most` bytes.
     OSError
-        When it cannot be read; for example a link that leads to itself.
+        If it cannot be read, for example because it is a link to itself.
     """
     try:
-        # A pipe that nobody writes to would be waited for without O_NONBLOCK.
+        # Without O_NONBLOCK, opening a pipe that has no writer would wait forever.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -45,12 +57,12 @@ def read_regular(path: str, most: int) -> bytes | None:
             raise ValueError(f"{path}: expected a regular file, found a socket or the like") from error
         raise
     try:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path}: expected a regular file, found a folder, a pipe, a device or the like")
-        check_length(path, about.st_size, most)
+        check_length(path, status.st_size, most)
         with open(descriptor, "rb", closefd=False) as file:
-            content = file.read(about.st_size)
+            content = file.read(status.st_size)
     except OSError as error:
         raise type(error)(error.errno, f"cannot be read: {error.strerror}", path) from error
     finally:
@@ -59,32 +71,69 @@ def read_regular(path: str, most: int) -> bytes | None:
 
 
 def check_length(where: str, length: int, most: int) -> None:
-    """Refuse what is longer than anything that the package writes."""
-    if length > most:
-        raise ValueError(f"{where}: {length} bytes long, expected at most {most}; damaged or not of vmfa_dask")
+    """Refuse a file that is longer than any that the package writes.
 
-
-def as_text(content: bytes, where: str) -> str:
-    """Bytes as UTF-8.
+    Parameters
+    ----------
+    where : str
+        Path or URL, for the message.
+    length, most : int
+        Size of the file and the largest size allowed, in bytes.
 
     Raises
     ------
     ValueError
-        Naming the file.
+        If `length` exceeds `most`.
+    """
+    if length > most:
+        raise ValueError(f"{where}: {length} bytes long, expected at most {most}; damaged, or not of vmfa_dask")
+
+
+def as_text(content: bytes, where: str) -> str:
+    """Decode UTF-8.
+
+    Parameters
+    ----------
+    content : bytes
+        Contents of a file.
+    where : str
+        Path or URL, for the message.
+
+    Returns
+    -------
+    str
+        The text.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are not UTF-8; the message names the file.
     """
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{where}: damaged: byte {error.start} is no text in UTF-8; {_RESTORE}") from error
+        raise ValueError(f"{where}: damaged: byte {error.start} is not UTF-8 text; {_RESTORE}") from error
 
 
 def as_json(text: str, where: str) -> dict[str, Any]:
-    """Text as a JSON object.
+    """Parse a JSON object.
+
+    Parameters
+    ----------
+    text : str
+        Contents of a file.
+    where : str
+        Path or URL, for the message.
+
+    Returns
+    -------
+    dict
+        Members of the object.
 
     Raises
     ------
     ValueError
-        Naming the file, and what is wrong with it.
+        If the text is not JSON, not an object, or nested too deeply; the message names the file.
     """
     try:
         values = json.loads(text)
@@ -98,7 +147,7 @@ def as_json(text: str, where: str) -> dict[str, Any]:
 
 
 def _may_be_deep(text: str) -> bool:
-    """Whether brackets are nested deeply; those within strings count here."""
+    """Whether brackets are nested deeply, counting those within strings too: a cheap test for `_is_deep`."""
     characters = np.frombuffer(text.encode("utf-8", "replace"), np.uint8)
     steps = np.isin(characters, [*b"[{"]).astype(np.int8) - np.isin(characters, [*b"]}"])
     return bool(len(steps)) and int(np.cumsum(steps, dtype=np.int64).max()) > _MOST_LEVELS
@@ -118,23 +167,59 @@ def _is_deep(values: Any) -> bool:
 
 
 def digest(values: Any) -> str:
-    """A hash of JSON values, however they are laid out as text."""
+    """Hash of JSON values, independent of how they are laid out as text.
+
+    Parameters
+    ----------
+    values : JSON values
+        Nested dictionaries, lists, strings, numbers, booleans and None.
+
+    Returns
+    -------
+    str
+        SHA-256 of their canonical text, in hexadecimal.
+    """
     return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def sealed(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON values with their checksum."""
+    """Add a checksum to a JSON object.
+
+    Parameters
+    ----------
+    values : dict
+        Values that JSON can hold.
+
+    Returns
+    -------
+    dict
+        The values as JSON reads them back (tuples become lists), and the member ``checksum``.
+    """
     values = json.loads(json.dumps(values))
     return {**values, _CHECKSUM: digest(values)}
 
 
 def unsealed(values: dict[str, Any], where: str, required: bool) -> dict[str, Any]:
-    """Values whose checksum is right, without it; a missing one counts as right unless it is required.
+    """Verify the checksum of a JSON object and remove it.
+
+    Parameters
+    ----------
+    values : dict
+        What `sealed` made, or an object of an older format without a checksum.
+    where : str
+        Path or URL, for the message.
+    required : bool
+        Whether a missing checksum is an error.
+
+    Returns
+    -------
+    dict
+        The values without the checksum.
 
     Raises
     ------
     ValueError
-        Naming the file.
+        If the checksum does not match, or is missing and required; the message names the file.
     """
     if _CHECKSUM not in values and not required:
         return values

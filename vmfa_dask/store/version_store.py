@@ -1,7 +1,8 @@
-"""Versions of a run in a place that every process of the run can see: written once, and whole.
+"""Storage of a run's versions (parameters, graphs, posteriors) in a place that all its processes can see.
 
-`Versions` is what all such places have in common, `ZarrStorage` the one for what is to last; versions in work lie in an
-`ExchangeFolder` (`store.exchange`). May import: numpy, zarr, store.
+A block is written once, and appears complete. `Versions` is what all such storages share; `ZarrStorage` holds versions
+that must last, `store.exchange.ExchangeFolder` those that only travel between processes. May import: addresses,
+numpy, zarr, store.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from zarr.errors import ContainsGroupError
 
 from vmfa_dask.addresses import Address, version_folder
 from vmfa_dask.store.arrays import describe, read_array, read_group, write_array
-from vmfa_dask.store.places import PARTIAL, Place
+from vmfa_dask.store.folder_place import PARTIAL
+from vmfa_dask.store.places import Place
 from vmfa_dask.store.strict import digest
 
 Arrays = Mapping[str, NDArray[Any]]
 _NAMES = "arrays"
-# Names of axes, so that xarray opens what a run keeps.
+# Names of dimensions, so that xarray opens the versions of a run.
 _DIMENSIONS = {
     "weights": ("component",),
     "means": ("component", "feature"),
@@ -33,27 +35,40 @@ _DIMENSIONS = {
 }
 
 _NUMBER = re.compile(r"\d{6}")
-# Files of a block, those of a version, and those of all versions; names that end in a slash are folders.
+# Files of a block, of a version, and of all versions; names that end in a slash are folders.
 _BLOCK = rf"(zarr\.json|[^/]+/(zarr\.json|c(/\d+)*/?)?|(.*/)?[^/]+{PARTIAL})?"
+# How the part of a version is called: by its address, or by its number in the folder of a run.
 _PART = r"((group-\d{5}-)?components-\d{5}|group-\d{5}|shared-noise|splits|survey|seeds|\d{5})"
 _VERSION = rf"(zarr\.json|[^/]+{PARTIAL}|{_PART}({PARTIAL})?/{_BLOCK})?"
 _FILES_OF_VERSION = re.compile(_VERSION)
 FILES_OF_VERSIONS = re.compile(rf"zarr\.json|[^/]+{PARTIAL}|[^/]+/(zarr\.json|[^/]+{PARTIAL}|\d{{6}}/{_VERSION})?")
-# What killed processes have left of them half written.
-LEFT_OF_VERSIONS = re.compile(rf"([^/]+/)?(\d{{6}}/)?[^/]+{PARTIAL}|[^/]+/\d{{6}}/{_PART}{PARTIAL}/.*")
+# Those of them that killed processes have left half-written.
+PARTS_OF_VERSIONS = re.compile(rf"([^/]+/)?(\d{{6}}/)?[^/]+{PARTIAL}|[^/]+/\d{{6}}/{_PART}{PARTIAL}/.*")
 
 
 def digest_of(arrays: Arrays) -> str:
-    """What a block is recognised by: a hash of names, dtypes, shapes and checksums of its arrays."""
+    """Digest by which a block is recognised.
+
+    Parameters
+    ----------
+    arrays : mapping of str to array
+        Arrays of the block.
+
+    Returns
+    -------
+    str
+        Hash of their names, dtypes, shapes and checksums, in hexadecimal.
+    """
     return digest(describe(arrays))
 
 
 class Versions:
-    """Named arrays by address; how a block is stored is up to the classes below.
+    """Blocks, that is named arrays, by address; subclasses decide how a block is stored.
 
     Parameters
     ----------
-    place : where they lie
+    place : Place
+        Where they are stored.
     """
 
     def __init__(self, place: Place) -> None:
@@ -61,20 +76,21 @@ class Versions:
 
     @property
     def maps_memory(self) -> bool:
-        """Whether what other processes have written is mapped from the memory of this machine."""
+        """Whether blocks of other processes are mapped from the memory of this machine."""
         return False
 
     def name_of(self, address: Address) -> str:
-        """Path of some arrays, relative to the place.
+        """Path of a block.
 
         Parameters
         ----------
         address : Address
-            Their address.
+            Its address.
 
         Returns
         -------
         str
+            Path relative to the place.
         """
         return address.name
 
@@ -85,44 +101,90 @@ class Versions:
         raise NotImplementedError
 
     def write(self, address: Address, arrays: Arrays) -> None:
-        """Write a block; it appears whole, and a second write of the same block changes nothing.
+        """Write a block; it appears complete, and writing it a second time changes nothing.
+
+        Parameters
+        ----------
+        address : Address
+            Address of the block.
+        arrays : mapping of str to array
+            Arrays by name.
 
         Raises
         ------
         OSError
-            Naming the place, when it cannot be written.
+            If it cannot be written; the message names the path.
         """
         name = self.name_of(address)
         if not self.place.holds(name):
             self.place.publish(name, lambda target: self._write(address.kind, target, arrays))
 
     def read(self, address: Address) -> Arrays:
-        """A block as read-only arrays.
+        """Read a block.
+
+        Parameters
+        ----------
+        address : Address
+            Address of the block.
+
+        Returns
+        -------
+        mapping of str to array
+            Read-only arrays by name.
 
         Raises
         ------
         KeyError
-            When it was never written.
+            If it was never written.
+        ValueError
+            If it is damaged, where the storage can tell.
         """
         return self._read(self.name_of(address))
 
     def discard(self, kind: str, version: int) -> None:
-        """Remove a version; nothing happens when it is not there."""
+        """Remove a version; nothing happens if it does not exist.
+
+        Parameters
+        ----------
+        kind : str
+            What the version holds, such as "parameters".
+        version : int
+            Number of the version.
+        """
         self.place.remove(version_folder(kind, version))
 
 
 class ZarrStorage(Versions):
-    """Versions that are to last: Zarr groups with checksums; what is damaged or incomplete is refused."""
+    """Versions that must last: Zarr groups with checksums. Damaged and incomplete blocks are refused.
+
+    Parameters
+    ----------
+    place : Place
+        Where they are stored.
+    """
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
-        self._groups: set[str] = set()
+        self._groups: set[str] = set()  # that this process knows to exist, and to be durable
 
     def write(self, address: Address, arrays: Arrays) -> None:
-        """Write a block, and the groups around it, through which xarray finds it."""
+        """Write a block, and the groups above it, through which xarray finds it.
+
+        Parameters
+        ----------
+        address : Address
+            Address of the block.
+        arrays : mapping of str to array
+            Arrays by name.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; the message names the path.
+        """
         for name in {"", address.kind, address.folder} - self._groups:
             if read_group(self.place, name) is None:
-                with self.place.writing(name), suppress(ContainsGroupError):  # another task made it just now
+                with self.place.writing(name), suppress(ContainsGroupError):  # another task has just created it
                     zarr.open_group(self.place.target(name), mode="a", zarr_format=3)
             with self.place.writing(name):
                 self.place.keep(f"{name}/zarr.json" if name else "zarr.json")
@@ -130,7 +192,15 @@ class ZarrStorage(Versions):
         super().write(address, arrays)
 
     def discard(self, kind: str, version: int) -> None:
-        """Remove a version with its group, and no files of others."""
+        """Remove a version with its group, but no files that are not part of it.
+
+        Parameters
+        ----------
+        kind : str
+            What the version holds, such as "parameters".
+        version : int
+            Number of the version.
+        """
         self.place.remove(version_folder(kind, version), _FILES_OF_VERSION)
         self._groups.discard(version_folder(kind, version))
 
@@ -138,22 +208,29 @@ class ZarrStorage(Versions):
         group = zarr.open_group(target, mode="w")
         group.attrs[_NAMES] = sorted(arrays)
         for name, array in arrays.items():
-            known = _DIMENSIONS.get(name, ())
-            named = known if len(known) == array.ndim else tuple(f"{name}_{axis}" for axis in range(array.ndim))
-            write_array(group, name, array, named)
+            dimensions: tuple[str, ...] = _DIMENSIONS.get(name, ())
+            if len(dimensions) != array.ndim:
+                dimensions = tuple(f"{name}_{axis}" for axis in range(array.ndim))
+            write_array(group, name, array, dimensions)
 
     def _read(self, name: str) -> Arrays:
         attributes = read_group(self.place, name)
         if attributes is None:
             raise KeyError(f"{self.place.path}/{name}")
-        # Runs of the first days of format 1 do not say what belongs to them.
+        # Early runs of format 1 do not list their arrays.
         names = attributes.get(_NAMES) or sorted(self.place.children(name))
         if not isinstance(names, list) or not all(isinstance(array, str) for array in names):
             raise ValueError(f"{self.place.path}/{name}: damaged: {_NAMES} are {names!r:.60}, expected a list of names")
         return {array: read_array(self.place, name, array) for array in names}
 
     def keep_only(self, needed: Iterable[tuple[str, int]]) -> None:
-        """Remove every version but the (kind, version) pairs that are needed."""
+        """Discard the other versions of the kinds that are named.
+
+        Parameters
+        ----------
+        needed : iterable of (str, int)
+            Kind and number of each version to keep.
+        """
         wanted = {(kind, f"{version:06d}") for kind, version in needed}
         for kind in {kind for kind, _ in wanted}:
             for version in self.place.children(kind):
@@ -162,14 +239,14 @@ class ZarrStorage(Versions):
 
 
 class NumberedStorage(ZarrStorage):
-    """Versions in the folder of a run, whose parts are numbered (see `Address.number`).
+    """Versions in the folder of a run, where the blocks of a version are numbered (`Address.number`).
 
     Parameters
     ----------
     place : Place
-        Where they lie.
+        Where they are stored.
     n_blocks : int
-        Component blocks of the run.
+        Number of component blocks of the run.
     """
 
     def __init__(self, place: Place, n_blocks: int) -> None:
@@ -177,5 +254,16 @@ class NumberedStorage(ZarrStorage):
         self._n_blocks = n_blocks
 
     def name_of(self, address: Address) -> str:
-        """Path of some arrays; see `Versions.name_of`."""
+        """Path of a block, with its number as the last part.
+
+        Parameters
+        ----------
+        address : Address
+            Its address.
+
+        Returns
+        -------
+        str
+            Path relative to the place.
+        """
         return f"{address.folder}/{address.number(self._n_blocks):05d}"
