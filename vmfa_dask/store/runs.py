@@ -119,11 +119,27 @@ class RunFolder:
             )
 
     def exchange(self, name: str) -> str:
-        """Make the folder through which processes exchange versions; see `store.run_layout.make_exchange`."""
+        """Make the folder or prefix through which processes exchange versions, and remove those of killed drivers.
+
+        Parameters
+        ----------
+        name : str
+            8 hexadecimal digits that no earlier driver has used.
+
+        Returns
+        -------
+        str
+            Its path or URL.
+
+        Raises
+        ------
+        OSError
+            If it cannot be made.
+        """
         return run_layout.make_exchange(self._place, name)
 
     def remove_exchanges(self) -> None:
-        """Remove the folders of `exchange`, those of killed drivers too."""
+        """Remove the folders or prefixes of `exchange`, those of killed drivers too."""
         run_layout.remove_exchanges(self._place)
 
     def begin(
@@ -157,6 +173,8 @@ class RunFolder:
             For "never", if a run exists.
         FileNotFoundError
             For "require", if none does.
+        RuntimeError
+            If another driver has written to the run meanwhile (object stores).
         """
         if resume not in RESUME:
             raise ValueError(f"resume={resume!r}: expected one of {RESUME}")
@@ -185,10 +203,20 @@ class RunFolder:
         write_identity(self._place, self._identity)
 
     def begun(self) -> dict[str, Any] | None:
-        """What the run is if it must be continued; see `identity`.
+        """Read what the run is, unless it may still become another one.
 
-        None also for a run in a folder that has no state yet: nothing would be lost if it became another one. In an
-        object store, which has no locks, its driver may be working towards the first state.
+        A run without a state has nothing to lose. In an object store it is taken as begun all the same: there are no
+        locks, and another driver may be working towards its first state.
+
+        Returns
+        -------
+        dict of str to dict, or None
+            JSON values by section; None if there is no run, or one in a folder that has no state yet.
+
+        Raises
+        ------
+        ValueError
+            As for `identity`.
         """
         sections = self.identity()
         is_empty = (
@@ -248,6 +276,13 @@ class RunFolder:
             The state, as JSON values.
         versions : mapping of str to str
             Digests of these blocks by name.
+
+        Raises
+        ------
+        RuntimeError
+            If another driver has moved the marker meanwhile (object stores).
+        OSError
+            If it cannot be written; the marker is where it was.
         """
         identity = self._identity
         mark = identity.mark if identity is not None else None
