@@ -17,10 +17,10 @@ from tests.cases.run_folders import MODEL, contents, fit, notes
 from tests.programs import run_python
 from tests.samples import parameters
 from vmfa_dask import MixtureModel, addresses, fit_distributed, fit_local
-from vmfa_dask.store.places import FolderPlace
+from vmfa_dask.store.folder_place import FolderPlace
+from vmfa_dask.store.marks import MARK, new_mark
 from vmfa_dask.store.runs import RunFolder
-from vmfa_dask.store.scratch import MARK, new_mark
-from vmfa_dask.store.versions import ZarrStorage
+from vmfa_dask.store.version_store import ZarrStorage
 
 
 def test_a_run_without_a_state_gives_way_and_files_of_others_stay(tmp_path: Path) -> None:

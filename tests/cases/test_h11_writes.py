@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.cases.run_folders import contents
-from vmfa_dask.store import places
-from vmfa_dask.store.places import FolderPlace
+from vmfa_dask.store import folder_place
+from vmfa_dask.store.folder_place import FolderPlace
 
 
 def test_a_link_that_is_planted_beside_a_file_is_not_written_through(
@@ -20,7 +20,7 @@ def test_a_link_that_is_planted_beside_a_file_is_not_written_through(
     precious.write_text("results of a year")
     place = FolderPlace(str(tmp_path / "run"))
     place.probe()
-    monkeypatch.setattr(places, "_new_suffix", lambda: ".partial")  # as if somebody could know it
+    monkeypatch.setattr(folder_place, "_new_suffix", lambda: ".partial")  # as if somebody could know it
     for target in (precious, tmp_path / "nothing"):
         (tmp_path / "run" / "state.json.partial").unlink(missing_ok=True)
         (tmp_path / "run" / "state.json.partial").symlink_to(target)
@@ -35,7 +35,7 @@ def test_a_link_that_is_planted_beside_a_file_is_not_written_through(
 
 
 def test_names_of_what_is_half_written_differ_each_time(tmp_path: Path) -> None:
-    assert len({places._new_suffix() for _ in range(100)}) == 100
+    assert len({folder_place._new_suffix() for _ in range(100)}) == 100
     modes = []
 
     def look(target: str) -> None:
