@@ -128,7 +128,7 @@ def swap(run: Path, other: Path, kind: str) -> str:
     mine, theirs = (sorted((folder / "versions" / kind).glob("0*"))[-1] for folder in (run, other))
     shutil.rmtree(mine)
     shutil.copytree(theirs, mine)
-    return rf"{re.escape(str(run))}: {kind} of version \d+, block \d+ is damaged, or of another run or pass"
+    return rf"{re.escape(str(run))}: {kind} of version \d+, [\w-]+ is damaged, or of another run or pass"
 
 
 def swap_state(run: Path, other: Path) -> str:
