@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from vmfa_dask.em.evaluation import evaluate_all_joints
 from vmfa_dask.em.packed import PackedMixture, pack_mixture
 from vmfa_dask.em.rows import Rows, is_exact, read_only, working_rows
-from vmfa_dask.kernels.log_joints import LOST, mark_doubts, whitened_squares
+from vmfa_dask.kernels.doubts import mark_doubts, whitened_squares
+from vmfa_dask.kernels.log_joints import LOST
 from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Float64, Int64, Mixture
 

@@ -1,10 +1,10 @@
 """How every kernel of the project is compiled: the one place for decorator options.
 
-Kernels run inside threads of our own pool (`runtime.threads`), never inside Numba's parallel layers: results then
-cannot depend on a threading layer or on the number of threads, several Dask threads can enter one kernel at the same
-time, and there is nothing to abort. So each kernel releases the GIL and takes a range of the work. No fast-math flag is
-set, except in `reduction`, which may reorder one sum: flags that assume away NaN or infinity never are. Division is
-that of IEEE: a check for zero in each one, as Python's own needs it, keeps loops out of vector registers.
+Kernels run inside threads of our own pool (`runtime.threads`), never inside Numba's parallel layers: results then cannot depend on a
+threading layer or on the number of threads, several Dask threads can enter one kernel at the same time, and there is
+nothing to abort. So each kernel releases the GIL and takes a range of the work. No fast-math flag is set, except in
+`reduction`, which may reorder one sum: flags that assume away NaN or infinity never are. Division is that of IEEE: a
+check for zero in each one, as Python's own needs it, keeps loops out of vector registers.
 
 Compiled code is kept on disk (`NUMBA_CACHE_DIR`, or `__pycache__` beside the source). Processes that start together
 may write one cache at once: `warm_up` therefore compiles under a file lock (see `cluster.warmup`). Numba notices that
@@ -24,6 +24,7 @@ from numba import njit
 
 def _hash_of_sources() -> str:
     sources = (file for file in files(__package__).iterdir() if file.name.endswith(".py"))
+    # Folders list their files in any order; the hash must be the same in every process.
     ordered = sorted(sources, key=lambda file: file.name)
     return hashlib.sha256(b"".join(file.read_bytes() for file in ordered)).hexdigest()[:10]
 
@@ -33,6 +34,7 @@ _SOURCES = _hash_of_sources()
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     """Compile lazily, nogil; kept on disk unless no folder for that can be written (Numba refuses at once then)."""
+    # Files of the cache are named after the qualified name.
     function.__qualname__ = f"{function.__qualname__}_{_SOURCES}"
     options = {"nogil": True, "error_model": "numpy", **options}
     try:
@@ -42,24 +44,67 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def cache_folder() -> str | None:
-    """Folder in which Numba keeps the compiled code of this room; None where it can write none."""
+    """Folder in which Numba keeps the compiled code of this room.
+
+    Returns
+    -------
+    str or None
+        None where no folder for it can be written: each process compiles for itself then.
+    """
 
     def nothing() -> None: ...
 
+    # Only Numba knows which of its places it can write; the dispatcher of any function of this file says so.
     folder: str | None = _compiled(nothing).stats.cache_path
     return folder
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a kernel lazily: nogil, cached on disk, IEEE arithmetic."""
+    """Compile a kernel lazily: nogil, cached on disk, IEEE arithmetic.
+
+    Parameters
+    ----------
+    function : callable
+        The Python function; it is compiled for each combination of argument types when first called with it.
+
+    Returns
+    -------
+    numba.core.dispatcher.Dispatcher
+        The kernel, called as `function` is; the function itself is its attribute ``py_func``.
+    """
     return _compiled(function)
 
 
 def inline(function: Callable[..., Any]) -> Any:
-    """A small function that kernels call; LLVM folds it into them."""
+    """Compile a small function that kernels call; LLVM folds it into them.
+
+    Parameters
+    ----------
+    function : callable
+        As for `kernel`.
+
+    Returns
+    -------
+    numba.core.dispatcher.Dispatcher
+        The compiled function. It can be called from Python as well.
+    """
+    # "never" refers to Numba's inlining of untyped source. LLVM inlines the machine code all the same.
     return _compiled(function, inline="never")
 
 
 def reduction(function: Callable[..., Any]) -> Any:
-    """A sum that may be reordered so that it is computed in vectors; the order is fixed for one processor type."""
+    """Compile a function whose sums may be reordered, so that they are computed in vectors.
+
+    The order is fixed for one type of processor. Results differ in the last bits between types.
+
+    Parameters
+    ----------
+    function : callable
+        As for `kernel`.
+
+    Returns
+    -------
+    numba.core.dispatcher.Dispatcher
+        The compiled function.
+    """
     return _compiled(function, fastmath={"reassoc", "contract"})

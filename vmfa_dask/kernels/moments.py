@@ -1,7 +1,8 @@
-"""Responsibility-weighted moments of the rows of each component (paper, appendix on the M-step: Y_c, E_c, Σ q x²).
+"""Responsibility-weighted moments of the rows of each component (paper, appendix:Mstep: N_c, Y_c, E_c and Σ q x²).
 
-Moments are centred on the broadcast means, t = x − μ: uncentred ones lose the variance of bright images to rounding
-in float32. Sums over at most `ROWS_PER_PART` rows are in the kernel's precision, sums of those parts in float64.
+Moments are centred on the means of the version that is evaluated, t = x − μ: uncentred ones lose the variance of bright
+images to rounding in float32. Sums over at most `ROWS_PER_PART` rows are in the kernel's precision, sums of those parts
+in float64. May import: numpy, numba, llvmlite, kernels.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from vmfa_dask.kernels.compile import kernel
 from vmfa_dask.kernels.log_joints import project_rows
 from vmfa_dask.kernels.streams import finish_streams, stream
 
+# A float32 sum of this many terms keeps five of its seven digits at the least, and float64 sums once per part cost
+# next to nothing per row.
 ROWS_PER_PART = 256
 # Smaller responsibilities count as zero: against N_c near 1 or more they are rounding. On photographs two thirds of the
 # kept ones are smaller, and their moments would cost a fifth of an iteration. A component that owns no row (N_c of 1e-4
@@ -30,26 +33,39 @@ NEGLIGIBLE = 1e-12
 def accumulate(typingctx: Any, rows: Any, ids: Any, means: Any, weights: Any, factors: Any, out_moments: Any) -> Any:
     """Add the moments of a few rows of one component: ``accumulate(rows, ids, means, weights, factors, out_moments)``.
 
-    rows (n, D) any real dtype; ids (m,) int32; means (D,) f32 or f64; weights (m, H + 1) of the same dtype: q and q·z;
-    `factors` a tuple of length H; out_moments (H + 2, D) float64: Σ q t², Σ q t, Σ q z_h t.
+    Parameters
+    ----------
+    rows : (n, D), any real dtype
+    ids : (m,) int32
+        Numbers of the rows.
+    means : (D,) float32 or float64
+        μ of the component. Its dtype is that of the arithmetic.
+    weights : (m, H + 1), dtype of `means`
+        q in column 0 and q z_h in the others.
+    factors : tuple of length H
+    out_moments : (H + 2, D) float64, in and out
+        Σ q t², Σ q t and Σ q z_h t are added to its rows.
     """
     signature = types.void(rows, ids, means, weights, factors, out_moments)
     n_factors, stored, work = len(factors), rows.dtype, vector.float_type(means.dtype)
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        kinds = (rows, ids, means, weights)
-        views = [context.make_array(kind)(context, builder, arguments[k]) for k, kind in enumerate(kinds)]
+        array_types = (rows, ids, means, weights)
+        views = [context.make_array(kind)(context, builder, arguments[k]) for k, kind in enumerate(array_types)]
         moments = context.make_array(out_moments)(context, builder, arguments[5])
         width = cgutils.unpack_tuple(builder, views[0].shape)[1]
         count = cgutils.unpack_tuple(builder, views[1].shape)[0]
         stored_type = context.get_value_type(stored)
 
         def features(first: Any, lanes: int) -> Any:
-            """Emit the loop over features in steps of `lanes`; inside it the rows pass through the accumulators."""
+            """Emit the loop over features in steps of `lanes`; inside it the rows pass through the accumulators.
+
+            Features outside, so that H + 2 accumulators fit the registers and each sum is written once per call.
+            """
             outer = vector.Loop(builder, first, width, lanes, [])
             mean = vector.load(builder, views[2].data, outer.index, work, lanes)
-            nothing = [vector.zero(vector.as_vector(work, lanes))] * (n_factors + 2)
-            inner = vector.Loop(builder, vector.INT64(0), count, 1, nothing)
+            zeros = [vector.zero(vector.as_vector(work, lanes))] * (n_factors + 2)
+            inner = vector.Loop(builder, vector.INT64(0), count, 1, zeros)
             sums = list(inner.values)
             row = builder.sext(builder.load(builder.gep(views[1].data, [inner.index])), vector.INT64)
             base = builder.gep(views[0].data, [builder.mul(row, width)])
@@ -57,22 +73,22 @@ def accumulate(typingctx: Any, rows: Any, ids: Any, means: Any, weights: Any, fa
             t = builder.fsub(vector.to_float(builder, value, stored, work), mean)
             origin = builder.mul(inner.index, vector.INT64(n_factors + 1))
             for k in range(n_factors + 1):
-                at = builder.gep(views[3].data, [builder.add(origin, vector.INT64(k))])
-                weight = vector.splat(builder, builder.load(at), lanes)
+                address = builder.gep(views[3].data, [builder.add(origin, vector.INT64(k))])
+                weight = vector.splat(builder, builder.load(address), lanes)
                 if k == 0:
-                    weighted = builder.fmul(weight, t)
+                    weighted = builder.fmul(weight, t)  # q t serves Σ q t and Σ q t² alike
                     sums[0] = vector.fused(builder, weighted, t, sums[0])
                     sums[1] = builder.fadd(sums[1], weighted)
                 else:
                     sums[k + 1] = vector.fused(builder, weight, t, sums[k + 1])
             for k, total in enumerate(inner.close(sums)):
-                place = builder.add(builder.mul(vector.INT64(k), width), outer.index)
-                vector.add_to_doubles(builder, total, moments.data, place)
+                position = builder.add(builder.mul(vector.INT64(k), width), outer.index)
+                vector.add_to_doubles(builder, total, moments.data, position)
             outer.close([])
             return outer.index
 
-        rest = features(vector.INT64(0), vector.lanes_of(means.dtype.bitwidth))
-        features(rest, 1)
+        first_single = features(vector.INT64(0), vector.lanes_of(means.dtype.bitwidth))
+        features(first_single, 1)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -98,20 +114,36 @@ def component_moments(
     out_factor_moments: Any,
     out_moments: Any,
 ) -> None:
-    """N_c, Σ q ẑẑᵀ and the moments of components ``first:last`` over their rows.
+    """N_c, Σ q ẑẑᵀ and the moments of components ``first:last`` over their rows (paper, appendix:Mstep).
 
     Parameters
     ----------
-    members : (K,) int32 rows grouped by component, indptr : (C + 1,) int64, responsibilities : (K,) float64
-    packed, precise_slot, packed_precise : as in `log_joints`
-    cholesky : (C, H, H) float64, lower R of L = RRᵀ; factor means are z = R⁻ᵀWt
+    rows : (n, D), any real dtype
+    members : (K,) int32
+        Rows with a responsibility worth counting, regrouped by component.
+    indptr : (C + 1,) int64
+        Where the rows of each component begin in `members`.
+    responsibilities : (K,) float64
+        q of each entry of `members`.
+    first, last : int
+        Range of components.
+    packed, precise_slot, packed_precise
+        Packed parameters, see `log_joints.log_joints`.
+    cholesky : (C, H, H) float64
+        Lower R of L = I + ΛᵀD⁻¹Λ = RRᵀ. Factor means are z = R⁻ᵀWt (eq:z_gauss_params).
     means : (C, D) float32 or float64
-    add : whether the sums are added to what the out arrays hold, else they are written over it
-    out_counts : (C,) float64; out_factor_moments : (C, H + 1, H + 1) float64, ẑ = (z, 1), without the N_c L⁻¹ term
-    out_moments : (C, H + 2, D) float64, or float32 to be rounded to
+    factors, tile : tuples of lengths H and rows per pass
+    add : bool
+        Whether sums are added to what the out arrays hold; else they are written over it.
+    out_counts : (C,) float64, out
+        N_c = Σ q.
+    out_factor_moments : (C, H + 1, H + 1) float64, out
+        Σ q ẑẑᵀ with ẑ = (z, 1): E_c without the covariance of the factors, N_c L⁻¹.
+    out_moments : (C, H + 2, D) float64 or float32, out
+        Σ q t², Σ q t and Σ q z_h t, rounded to this dtype.
     """
     n_factors = len(factors)
-    # Sums of one component stay in the cache: those of all would pass through memory with every block of rows.
+    # Sums of one component stay in the cache: those of all would pass through memory with every row block.
     totals = np.empty(out_moments.shape[1:])
     for c in range(first, last):
         n = indptr[c + 1] - indptr[c]
@@ -122,10 +154,12 @@ def component_moments(
             if not add:
                 out_moments[c] = 0.0
             continue
+        # Projections are computed again, not kept from the log-joints: of all candidates of a row only the C' kept ones
+        # have a responsibility.
         sums = np.empty((n, n_factors + 1))
         weights = np.empty((n, n_factors + 1), means.dtype)
         ids = members[indptr[c] : indptr[c + 1]]
-        if n_factors > 0:
+        if n_factors > 0:  # without factors q alone weights the moments, and no projection is needed
             if precise_slot[c] < 0:
                 project_rows(rows, ids, packed[c], factors, tile, sums)
             else:
@@ -147,6 +181,7 @@ def component_moments(
                 weights[i, h + 1] = q * z[h + 1]
             out_factor_moments[c, n_factors, n_factors] += q
             weights[i, 0] = q
+        # Only now are large arrays touched, once each: read if they are added to, and written past the caches.
         if add:
             totals[:] = out_moments[c]
         else:

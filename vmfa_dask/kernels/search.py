@@ -1,6 +1,6 @@
 """Search spaces of rows, their regrouping by component, and the truncation that follows.
 
-Paper, Algorithm 1, blocks 1 and 4. May import: numpy, numba, kernels.
+Paper, alg:estep, blocks 1 and 4. May import: numpy, kernels.
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ def rows_to_search(resting: Any, every: Any, seed: Any, iteration: Any, first_ro
 
     Parameters
     ----------
-    resting : (n,) uint8, rows whose kept components came out of their last search unchanged
-    every : passes between two searches of a resting row; a hash of its number spreads rows over passes evenly
-    first_row : global number of row 0
-    out_searched : (n,) uint8
+    resting : (n,) uint8
+        Rows whose kept components came out of their last search unchanged.
+    every : int
+        Passes from one search of a resting row to the next.
+    seed, iteration : int
+        Seed of the run and number of the pass.
+    first_row : int
+        Global number of row 0.
+    out_searched : (n,) uint8, out
     """
+    # A hash of the row's number spreads rows over passes evenly, whatever order they come in.
     for i in range(resting.shape[0]):
         turn = draw_integer(seed, RESTING, 0, first_row + i, 0, every)
         out_searched[i] = resting[i] == 0 or (iteration + turn) % every == 0
@@ -33,17 +39,23 @@ def rows_to_search(resting: Any, every: Any, seed: Any, iteration: Any, first_ro
 def unchanged_rows(components: Any, updated: Any, out_resting: Any) -> None:
     """Rows that rest from now on: those whose set of kept components is the same as before.
 
-    components, updated (n, C') int32, -1 where a row has fewer; out_resting (n,) uint8. Rows that rest already are
-    evaluated on their set alone, so that it stays the same, until one of its components is dropped.
+    Rows that rest already are evaluated on their set alone, so that it stays the same, until one of its components is
+    dropped.
+
+    Parameters
+    ----------
+    components, updated : (n, C') int32
+        Kept components before and after the pass, in any order, −1 where a row has fewer.
+    out_resting : (n,) uint8, out
     """
     for i in range(components.shape[0]):
-        same = True
+        unchanged = True
         for k in range(components.shape[1]):
-            known = False
+            is_kept = False
             for j in range(updated.shape[1]):
-                known = known or components[i, k] == updated[i, j]
-            same = same and known
-        out_resting[i] = same
+                is_kept = is_kept or components[i, k] == updated[i, j]
+            unchanged = unchanged and is_kept
+        out_resting[i] = unchanged
 
 
 @kernel
@@ -64,19 +76,34 @@ def search_spaces(
 ) -> None:
     """Search space G_n of rows ``first:last``: the neighbours of every kept component and random candidates, each once.
 
+    Paper, eq:GGnSet, where one candidate is random.
+
     Parameters
     ----------
-    components : (n, C') int32, kept components K_n, best first
-    searched : (n,) uint8; of other rows the kept components alone are candidates
-    neighbors : (C, G) int32, the component itself in column 0, -1 pads
-    neighborhoods : (C',) int64, how many entries of its row in `neighbors` the component of each rank proposes
-    alive : (C,) bool, components that may be proposed
-    n_random : number of uniform candidates per row
-    first_row : global number of row 0 of this block, the key of its draws
-    out_candidates : (n, S) int32, the first out_sizes[i] entries of row i are written
-    out_sizes : (n,) int32
+    components : (n, C') int32
+        Kept components K_n, best first, −1 where a row has fewer.
+    searched : (n,) uint8
+        Of rows that are not searched, the kept components alone are candidates.
+    neighbors : (C, G) int32
+        g_c, the component itself in column 0, −1 pads.
+    neighborhoods : (C',) int64
+        How many entries of its row in `neighbors` the component of each rank proposes.
+    alive : (C,) bool
+        Components that may be proposed.
+    first, last : int
+        Range of rows.
+    n_random : int
+        Uniform candidates per row; one that is in the search space already is not replaced.
+    seed, iteration : int
+        Seed of the run and number of the pass.
+    first_row : int
+        Global number of row 0 of this row block, the key of its draws.
+    out_candidates : (n, S) int32, out
+        The first ``out_sizes[i]`` entries of row i are written.
+    out_sizes : (n,) int32, out
     """
     n_components = neighbors.shape[0]
+    # The last row that each component was proposed to: nothing has to be cleared between rows.
     seen = np.full(n_components, -1, np.int64)
     for i in range(first, last):
         size = 0
@@ -101,7 +128,17 @@ def search_spaces(
 
 @kernel
 def count_by_component(candidates: Any, sizes: Any, first: Any, last: Any, out_counts: Any) -> None:
-    """Number of rows in ``first:last`` that ask for each component, into out_counts (C,) int64."""
+    """Number of rows in ``first:last`` that ask for each component.
+
+    Parameters
+    ----------
+    candidates : (n, S) int32
+    sizes : (n,) int32
+    first, last : int
+        Range of rows.
+    out_counts : (C,) int64, in and out
+        Counts are added to it.
+    """
     for i in range(first, last):
         for k in range(sizes[i]):
             out_counts[candidates[i, k]] += 1
@@ -113,8 +150,18 @@ def group_by_component(
 ) -> None:
     """Transpose rows × candidates to components × rows; rows of a component stay in order.
 
-    next_slot (C,) int64 holds where the rows of this range go and is advanced; out_members (J,) int32 receives row
-    numbers, out_slots (n, S) int32 the place of each (row, candidate) in out_members.
+    Parameters
+    ----------
+    candidates : (n, S) int32
+    sizes : (n,) int32
+    first, last : int
+        Range of rows.
+    next_slot : (C,) int64, in and out
+        Where the first row of this range that asks for a component goes; advanced with each row.
+    out_members : (J,) int32, out
+        Row numbers.
+    out_slots : (n, S) int32 or int64, out
+        Position of each row and candidate in `out_members`.
     """
     for i in range(first, last):
         for k in range(sizes[i]):
@@ -127,7 +174,10 @@ def group_by_component(
 
 @inline
 def _keep(value: Any, component: Any, n: Any, kept: Any, out_components: Any) -> Any:
-    """Insert a log-joint among the n largest, best first; returns their number. Ties go to the smaller component."""
+    """Insert a log-joint among the n largest, best first; returns their number.
+
+    Ties go to the smaller component, so that the result does not depend on the order of the candidates.
+    """
     n_kept = kept.shape[0]
     if n == n_kept and (value < kept[n - 1] or (value == kept[n - 1] and component > out_components[n - 1])):
         return n
@@ -143,7 +193,8 @@ def _keep(value: Any, component: Any, n: Any, kept: Any, out_components: Any) ->
 
 @inline
 def _normalize(kept: Any, n: Any, best: Any, out_components: Any, out_responsibilities: Any) -> Any:
-    """Responsibilities of n kept log-joints, whose largest is `best`; returns the logarithm of their sum."""
+    """Responsibilities of n kept log-joints, whose largest is `best`; returns the logarithm of the sum of joints."""
+    # Relative to the best one, whose exponential is 1: the sum neither overflows nor vanishes.
     total = 0.0
     for k in range(n):
         out_responsibilities[k] = np.exp(kept[k] - best)
@@ -166,9 +217,18 @@ def truncate_all(
     out_best: Any,
     out_free_energy: Any,
 ) -> None:
-    """`truncate` where every component was evaluated: log_joints (C, n), −inf for components that are dropped.
+    """Keep the C' largest log-joints of rows ``first:last``, where every component was evaluated (paper, eq:Knopt).
 
     Where all C are kept they stay in their own order: sorting them would take longer than evaluating them.
+
+    Parameters
+    ----------
+    log_joints : (C, n) float64
+        −∞ for components that are dropped.
+    first, last : int
+        Range of rows.
+    out_components, out_responsibilities, out_best, out_free_energy
+        As in `truncate`, out.
     """
     n_components, n_kept = log_joints.shape[0], out_components.shape[1]
     kept = np.empty(n_kept)
@@ -201,16 +261,27 @@ def truncate(
     out_best: Any,
     out_free_energy: Any,
 ) -> None:
-    """Keep the C' largest log-joints of each row, best first; ties go to the smaller component.
+    """Keep the C' largest log-joints of rows ``first:last``, best first; ties go to the smaller component.
+
+    Paper, alg:estep: K_n of block 1, and the responsibilities of block 4.
 
     Parameters
     ----------
-    candidates, slots : (n, S) int32; sizes : (n,) int32
-    log_joints : (J,) float64, addressed by `slots`
-    out_components : (n, C') int32, -1 where a row has fewer candidates
-    out_responsibilities : (n, C') float64, normalised over the kept ones
-    out_best : (n,) float64, largest log-joint
-    out_free_energy : (n,) float64, log Σ_{c in K_n} p(c, x), the row's term of the free energy
+    candidates : (n, S) int32
+    sizes : (n,) int32
+    slots : (n, S) int32 or int64
+        Position of each candidate's joint in `log_joints`.
+    log_joints : (J,) float64
+    first, last : int
+        Range of rows.
+    out_components : (n, C') int32, out
+        K_n, −1 where a row has fewer candidates.
+    out_responsibilities : (n, C') float64, out
+        Normalised over the kept ones.
+    out_best : (n,) float64, out
+        Largest log-joint.
+    out_free_energy : (n,) float64, out
+        log Σ_{c in K_n} p(c, x), the row's term of the free energy (paper, eq:FEShort).
     """
     kept = np.empty(out_components.shape[1])
     for i in range(first, last):

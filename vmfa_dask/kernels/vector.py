@@ -18,7 +18,6 @@ INT64 = ir.IntType(64)
 INT32 = ir.IntType(32)
 DOUBLE = ir.DoubleType()
 
-
 # What Numba compiles for in this process: triple, name of the processor, its features. It is this processor, unless
 # NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name another one; registers must be those of the same.
 TRIPLE, CPU_NAME, CPU_FEATURES = (str(part) for part in cpu_target.target_context.codegen().magic_tuple())
@@ -26,10 +25,10 @@ TRIPLE, CPU_NAME, CPU_FEATURES = (str(part) for part in cpu_target.target_contex
 
 def _vector_unit(triple: str, features: str) -> tuple[int, int]:
     """Width in bytes and number of the vector registers of a processor."""
-    there = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
-    if "avx512f" in there:
+    enabled = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
+    if "avx512f" in enabled:
         return 64, 32
-    if there & {"avx", "avx2"}:  # the second one has the first one, and a list that is given may leave it out
+    if enabled & {"avx", "avx2"}:  # the second one has the first one, and a list that is given may leave it out
         return 32, 16
     return 16, 32 if "aarch64" in triple or "arm64" in triple else 16
 
@@ -41,7 +40,7 @@ CACHE_LINE_BYTES = 64
 
 
 def float_type(scalar: types.Float) -> ir.Type:
-    """LLVM type of a Numba float."""
+    """LLVM type of a Numba float (32 or 64 bits)."""
     return DOUBLE if scalar.bitwidth == 64 else ir.FloatType()
 
 
@@ -51,7 +50,7 @@ def lanes_of(bits: int) -> int:
 
 
 def as_vector(scalar: ir.Type, lanes: int) -> ir.Type:
-    """A vector type, or the scalar itself for one lane."""
+    """Type of `lanes` values; for one lane it is the scalar's, as LLVM handles vectors of one worse."""
     return scalar if lanes == 1 else ir.VectorType(scalar, lanes)
 
 
@@ -61,15 +60,46 @@ def zero(kind: ir.Type) -> ir.Constant:
 
 
 def load(builder: ir.IRBuilder, base: Any, index: Any, scalar: ir.Type, lanes: int) -> Any:
-    """Load `lanes` consecutive values that start at ``base[index]``; no alignment is assumed."""
+    """Load consecutive values.
+
+    Parameters
+    ----------
+    builder : llvmlite.ir.IRBuilder
+        Where the instructions go, as in all functions of this module.
+    base : pointer to `scalar`
+        Start of the array.
+    index : int64 value
+        Position of the first value.
+    scalar : llvmlite.ir.Type
+        Type of one value.
+    lanes : int
+        Number of values; 1 gives a scalar.
+
+    Returns
+    -------
+    value of type ``as_vector(scalar, lanes)``
+        The values as they are stored.
+    """
     address = builder.bitcast(builder.gep(base, [index]), as_vector(scalar, lanes).as_pointer())
     value = builder.load(address)
+    # Rows begin wherever the ones before them end, so that LLVM's default alignment of a vector would be a promise that
+    # faults. Loads that happen to be aligned are as fast without it.
     value.align = 1
     return value
 
 
 def add_to_doubles(builder: ir.IRBuilder, value: Any, base: Any, index: Any) -> None:
-    """``base[index:index + lanes] += value`` where `base` points to float64."""
+    """``base[index:index + lanes] += value``, in float64.
+
+    Parameters
+    ----------
+    builder : llvmlite.ir.IRBuilder
+    value : float or vector of floats, 32 or 64 bits
+        What is added; widened first.
+    base : pointer to double
+    index : int64 value
+        Position of the first entry.
+    """
     lanes = value.type.count if isinstance(value.type, ir.VectorType) else 1
     wide = value if "double" in str(value.type) else builder.fpext(value, as_vector(DOUBLE, lanes))
     total = builder.fadd(load(builder, base, index, DOUBLE, lanes), wide)
@@ -77,11 +107,28 @@ def add_to_doubles(builder: ir.IRBuilder, value: Any, base: Any, index: Any) -> 
 
 
 def to_float(builder: ir.IRBuilder, value: Any, stored: Any, target: ir.Type) -> Any:
-    """Convert loaded values of the stored dtype to the floats of the kernel, in registers."""
+    """Convert loaded values to the floats of the kernel, in registers.
+
+    Parameters
+    ----------
+    builder : llvmlite.ir.IRBuilder
+    value : scalar or vector
+        Values of the stored type.
+    stored : numba.types.Integer or numba.types.Float
+        Numba's type of them, which knows whether integers are signed.
+    target : llvmlite.ir.Type
+        float or double.
+
+    Returns
+    -------
+    scalar or vector of `target`
+        Rounded to nearest where `target` is narrower.
+    """
     lanes = value.type.count if isinstance(value.type, ir.VectorType) else 1
     goal = as_vector(target, lanes)
     if value.type == goal:
         return value
+    # LLVM has one instruction per direction; converting a float to its own width would be an invalid one.
     if isinstance(stored, types.Float):
         narrower = stored.bitwidth > (64 if target == DOUBLE else 32)
         return builder.fptrunc(value, goal) if narrower or target != DOUBLE else builder.fpext(value, goal)
@@ -92,10 +139,11 @@ def to_float(builder: ir.IRBuilder, value: Any, stored: Any, target: ir.Type) ->
 
 
 def fused(builder: ir.IRBuilder, a: Any, b: Any, c: Any) -> Any:
-    """``a * b + c`` with one rounding."""
+    """``a * b + c`` with one rounding, for floats or vectors of one type."""
     scalar = a.type.element if isinstance(a.type, ir.VectorType) else a.type
     lanes = f"v{a.type.count}" if isinstance(a.type, ir.VectorType) else ""
     name = f"llvm.fma.{lanes}{'f64' if scalar == DOUBLE else 'f32'}"
+    # An intrinsic is declared once per module; a second declaration of the name would be an error.
     function = builder.module.globals.get(name)
     if function is None:
         function = ir.Function(builder.module, ir.FunctionType(a.type, [a.type] * 3), name)
@@ -103,75 +151,63 @@ def fused(builder: ir.IRBuilder, a: Any, b: Any, c: Any) -> Any:
 
 
 def splat(builder: ir.IRBuilder, value: Any, lanes: int) -> Any:
-    """The scalar `value` in every lane."""
+    """The scalar `value` in each of `lanes` lanes."""
     if lanes == 1:
         return value
     undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     one = builder.insert_element(undefined, value, INT32(0))
-    return _shuffle(builder, one, one, [0] * lanes)
+    return shuffle(builder, one, one, [0] * lanes)
 
 
 def prefetch(builder: ir.IRBuilder, base: Any, index: Any, locality: int = 3) -> None:
-    """Ask for the cache line that holds ``base[index]``, for reading; locality 3 is the first level, 2 the second."""
+    """Ask for the cache line that holds an element, for reading.
+
+    Parameters
+    ----------
+    builder : llvmlite.ir.IRBuilder
+    base : pointer
+    index : int64 value
+        The element is ``base[index]``. An address outside the array does no harm: a hint never faults.
+    locality : int
+        3 for the first level of the cache, 2 for the second.
+    """
     address = builder.bitcast(builder.gep(base, [index]), ir.IntType(8).as_pointer())
     kind = ir.FunctionType(ir.VoidType(), [address.type, INT32, INT32, INT32])
     function = builder.module.globals.get("llvm.prefetch.p0") or ir.Function(builder.module, kind, "llvm.prefetch.p0")
     builder.call(function, [address, INT32(0), INT32(locality), INT32(1)])
 
 
-def _shuffle(builder: ir.IRBuilder, a: Any, b: Any, lanes: list[int]) -> Any:
+def shuffle(builder: ir.IRBuilder, a: Any, b: Any, lanes: list[int]) -> Any:
+    """A vector of chosen lanes; those of `b` count on from those of `a`."""
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(INT32, len(lanes)), lanes))
 
 
-def sums_of_lanes(builder: ir.IRBuilder, vectors: list[Any]) -> list[Any]:
-    """The sum over the lanes of each vector, as vectors of at most one register, in the given order.
-
-    Sums of several vectors are folded together (half the lanes of one beside half the lanes of the next), which takes
-    a third of the instructions of summing each alone; a joint of 144 features costs as much again without it.
-    """
-    lanes = vectors[0].type.count
-    results = []
-    for start in range(0, len(vectors), lanes):
-        group = [[k] for k in range(len(vectors[start : start + lanes]))]
-        values = list(vectors[start : start + lanes])
-        segment = lanes
-        while len(values) > 1 or segment > 1:
-            half = segment // 2
-            if len(values) % 2 and len(values) > 1:
-                values.append(zero(values[0].type))
-                group.append([-1] * len(group[0]))
-            first = [block + lane for block in range(0, lanes, segment) for lane in range(half)]
-            if len(values) == 1:
-                low, high = first, [lane + half for lane in first]
-                values = [
-                    builder.fadd(
-                        _shuffle(builder, values[0], values[0], low + low),
-                        _shuffle(builder, values[0], values[0], high + high),
-                    )
-                ]
-                group = [group[0] * 2]
-            else:
-                low = first + [lane + lanes for lane in first]
-                high = [lane + half for lane in low]
-                pairs = list(zip(values[::2], values[1::2], strict=True))
-                values = [builder.fadd(_shuffle(builder, a, b, low), _shuffle(builder, a, b, high)) for a, b in pairs]
-                group = [a + b for a, b in zip(group[::2], group[1::2], strict=True)]
-            segment = half
-        count = min(lanes, len(vectors) - start)
-        order = [group[0].index(k) for k in range(count)]
-        results.append(
-            builder.extract_element(values[0], INT32(order[0]))
-            if count == 1
-            else _shuffle(builder, values[0], values[0], order)
-        )
-    return results
-
-
 class Loop:
-    """A counted loop that carries values in registers; `index` and `values` are those of the current pass."""
+    """A counted loop that carries values in registers; what is emitted until `close` is its body.
+
+    Only whole steps are taken: after the loop `index` is the first position that a whole step would pass.
+
+    Parameters
+    ----------
+    builder : llvmlite.ir.IRBuilder
+    start, stop : int64 values
+        Range of the index.
+    step : int
+        Added to the index with each turn.
+    carried : list of values
+        What the first turn gets.
+
+    Attributes
+    ----------
+    index : int64 value
+        Position of the current turn.
+    values : list of values
+        Carried values of the current turn.
+    """
 
     def __init__(self, builder: ir.IRBuilder, start: Any, stop: Any, step: int, carried: list[Any]) -> None:
         self.builder, self.step = builder, step
+        # Values that differ from turn to turn are phi nodes, so that LLVM keeps them in registers, never in memory.
         before = builder.block
         self.head = builder.append_basic_block("loop.head")
         body = builder.append_basic_block("loop.body")
@@ -188,7 +224,18 @@ class Loop:
         builder.position_at_end(body)
 
     def close(self, values: list[Any]) -> list[Any]:
-        """End the body with the values for the next pass; returns those that leave the loop."""
+        """End the body.
+
+        Parameters
+        ----------
+        values : list of values
+            What the next turn gets.
+
+        Returns
+        -------
+        list of values
+            What leaves the loop.
+        """
         for phi, value in zip(self.values, values, strict=True):
             phi.add_incoming(value, self.builder.block)
         self.index.add_incoming(self.builder.add(self.index, INT64(self.step)), self.builder.block)
