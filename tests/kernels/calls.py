@@ -16,7 +16,21 @@ from vmfa_dask.values import Float64, Int32, Int64, Mixture, Moments
 
 
 def grouped(owners: NDArray[Any], rows: NDArray[Any], n_components: int) -> tuple[Int32, Int64]:
-    """Pairs of row and component as (members grouped by component, offsets)."""
+    """Regroup pairs of a row and a component by component.
+
+    Parameters
+    ----------
+    owners, rows : (J,) integers
+        Component and row of each pair.
+    n_components : int
+
+    Returns
+    -------
+    members : (J,) int32 array
+        Rows, in the order of their components.
+    indptr : (C + 1,) int64 array
+        Where those of each component begin.
+    """
     order = np.argsort(owners, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=n_components))])
     return rows[order].astype(np.int32), indptr

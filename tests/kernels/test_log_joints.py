@@ -60,9 +60,9 @@ def test_equals_dense_gaussians(stored: str, precision: str, n_factors: int) -> 
         owners = np.repeat(np.arange(5), sizes)
         chosen = np.concatenate([np.random.default_rng(c).permutation(23)[:size] for c, size in enumerate(sizes)])
         members, indptr = grouped(owners, chosen, 5)
-        joints, scale = expected(mixture, rows, members, indptr)
-        found = evaluate(mixture, rows, members, indptr)
-        np.testing.assert_array_less(np.abs(found - joints) / scale, ROUNDING[precision])
+        exact, scale = expected(mixture, rows, members, indptr)
+        joints = evaluate(mixture, rows, members, indptr)
+        np.testing.assert_array_less(np.abs(joints - exact) / scale, ROUNDING[precision])
 
 
 @pytest.mark.parametrize("n_features", [1023, 1024, 1025, 2050])
@@ -70,16 +70,16 @@ def test_wide_rows_cross_tiles_of_features(n_features: int) -> None:
     mixture = make_mixture(1, n_features, 3, dtype="float32")
     rows = draw(mixture, 2, dtype="float32")
     members, indptr = grouped(np.zeros(2, int), np.arange(2), 1)
-    joints, scale = expected(mixture, rows, members, indptr)
-    np.testing.assert_array_less(np.abs(evaluate(mixture, rows, members, indptr) - joints) / scale, ROUNDING["float32"])
+    exact, scale = expected(mixture, rows, members, indptr)
+    np.testing.assert_array_less(np.abs(evaluate(mixture, rows, members, indptr) - exact) / scale, ROUNDING["float32"])
 
 
 def test_a_single_row() -> None:
     mixture = make_mixture(1, 20, 3, dtype="float32")
     rows = draw(mixture, 1, dtype="float32")
     members, indptr = grouped(np.zeros(1, int), np.zeros(1, int), 1)
-    joints, scale = expected(mixture, rows, members, indptr)
-    np.testing.assert_array_less(np.abs(evaluate(mixture, rows, members, indptr) - joints) / scale, ROUNDING["float32"])
+    exact, scale = expected(mixture, rows, members, indptr)
+    np.testing.assert_array_less(np.abs(evaluate(mixture, rows, members, indptr) - exact) / scale, ROUNDING["float32"])
 
 
 def ill_conditioned() -> Mixture:
@@ -95,13 +95,13 @@ def test_cancelling_components_are_evaluated_precisely() -> None:
     assert pack_mixture(mixture, Cores(1)).precise_slot.tolist() == [0, -1]
     rows = draw(mixture, 50, dtype="float32")
     members, indptr = grouped(np.repeat([0, 1], 50), np.tile(np.arange(50), 2), 2)
-    joints, _ = expected(mixture, rows, members, indptr)
+    exact, _ = expected(mixture, rows, members, indptr)
     # Absolute errors, where Σ t²/σ² is some 10⁷ and the distance itself some 40 for rows of the component.
-    own = np.flatnonzero(np.abs(joints[:50]) < 1e3)
-    assert len(own) > 10
-    found = evaluate(mixture, rows, members, indptr)
-    np.testing.assert_allclose(found[own], joints[own], atol=1e-4)
-    np.testing.assert_allclose(found, joints, rtol=1e-5)
+    near = np.flatnonzero(np.abs(exact[:50]) < 1e3)
+    assert len(near) > 10
+    joints = evaluate(mixture, rows, members, indptr)
+    np.testing.assert_allclose(joints[near], exact[near], atol=1e-4)
+    np.testing.assert_allclose(joints, exact, rtol=1e-5)
 
 
 def test_dropped_component_is_minus_infinity() -> None:
@@ -109,9 +109,9 @@ def test_dropped_component_is_minus_infinity() -> None:
     mixture = Mixture(np.array([0.4, 0.0, 0.6]), mixture.means, mixture.loadings, mixture.noise_variances)
     rows = draw(mixture, 8, dtype="float32")
     members, indptr = grouped(np.repeat([0, 1, 2], 8), np.tile(np.arange(8), 3), 3)
-    found = evaluate(mixture, rows, members, indptr)
-    assert np.all(found[8:16] == -np.inf)
-    assert np.isfinite(np.delete(found, np.s_[8:16])).all()
+    joints = evaluate(mixture, rows, members, indptr)
+    assert np.all(joints[8:16] == -np.inf)
+    assert np.isfinite(np.delete(joints, np.s_[8:16])).all()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -121,10 +121,10 @@ def test_non_finite_rows_give_non_finite_joints_and_disturb_no_other(bad: float)
     members, indptr = grouped(np.repeat([0, 1], 9), np.tile(np.arange(9), 2), 2)
     clean = evaluate(mixture, rows, members, indptr)
     rows[4, 36] = bad
-    found = evaluate(mixture, rows, members, indptr)
-    assert not np.isfinite(found[[4, 13]]).any()
+    joints = evaluate(mixture, rows, members, indptr)
+    assert not np.isfinite(joints[[4, 13]]).any()
     others = members != 4
-    np.testing.assert_array_equal(found[others], clean[others])
+    np.testing.assert_array_equal(joints[others], clean[others])
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_all_joints_are_those_of_all_pairs(n_factors: int, n_threads: int, monke
     mixture = Mixture(mixture.weights, mixture.means, mixture.loadings, narrow)
     rows = read_only(draw(mixture, 101, dtype="float32"))
     cores = Cores(n_threads)
-    precision = pack_mixture(mixture, cores)
-    assert not n_factors or (precision.precise_slot >= 0).any()
+    packed = pack_mixture(mixture, cores)
+    assert not n_factors or (packed.precise_slot >= 0).any()
     members, indptr = grouped(np.repeat(np.arange(6), 101), np.tile(np.arange(101), 6), 6)
-    for memory in (None, BufferPool()):
-        found = evaluation.evaluate_all_joints(rows, precision, cores, memory)
-        np.testing.assert_array_equal(found.ravel(), evaluate(mixture, rows, members, indptr))
+    for buffers in (None, BufferPool()):
+        joints = evaluation.evaluate_all_joints(rows, packed, cores, buffers)
+        np.testing.assert_array_equal(joints.ravel(), evaluate(mixture, rows, members, indptr))

@@ -37,11 +37,11 @@ def by_hand(
     return totals
 
 
-def assert_close(found: Moments, known: Moments, rounding: float) -> None:
+def assert_close(totals: Moments, exact: Moments, rounding: float) -> None:
     for name in ("counts", "factor_moments", "moments"):
-        expected = getattr(known, name)
+        expected = getattr(exact, name)
         scale = np.abs(expected).max(axis=tuple(range(1, expected.ndim)), keepdims=True) + 1e-300
-        np.testing.assert_array_less(np.abs(getattr(found, name) - expected) / scale, rounding, err_msg=name)
+        np.testing.assert_array_less(np.abs(getattr(totals, name) - expected) / scale, rounding, err_msg=name)
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def test_equals_sums_over_rows(stored: str, precision: str, n_factors: int, n_fe
     owners = np.repeat([0, 1, 3], [2 * ROWS_PER_PART + 9, 1, 40])
     members, indptr = grouped(owners, rng.permutation(np.concatenate([np.arange(len(rows))] * 2))[: len(owners)], 4)
     weights = rng.uniform(0, 1, len(owners))
-    found = zeros(4, n_factors, n_features)
-    p = sum_moments(mixture, rows, members, indptr, weights, found)
-    assert_close(found, by_hand(mixture, rows, members, indptr, weights, covariances=False), ROUNDING[precision])
-    add_posterior_covariances(p.cholesky, found.counts, found.factor_moments)
-    assert_close(found, by_hand(mixture, rows, members, indptr, weights, covariances=True), ROUNDING[precision])
+    totals = zeros(4, n_factors, n_features)
+    p = sum_moments(mixture, rows, members, indptr, weights, totals)
+    assert_close(totals, by_hand(mixture, rows, members, indptr, weights, covariances=False), ROUNDING[precision])
+    add_posterior_covariances(p.cholesky, totals.counts, totals.factor_moments)
+    assert_close(totals, by_hand(mixture, rows, members, indptr, weights, covariances=True), ROUNDING[precision])
 
 
 def test_moments_are_added_to_what_is_there() -> None:
@@ -107,9 +107,9 @@ def test_ill_conditioned_component_keeps_its_factors() -> None:
     mixture = Mixture(mixture.weights, mixture.means, mixture.loadings, np.full((1, 40), 1e-5, np.float32))
     rows = draw(mixture, 80, dtype="float32")
     members, indptr = grouped(np.zeros(80, int), np.arange(80), 1)
-    found = zeros(1, 3, 40)
-    sum_moments(mixture, rows, members, indptr, np.ones(80), found)
-    assert_close(found, by_hand(mixture, rows, members, indptr, np.ones(80), covariances=False), ROUNDING["float32"])
+    totals = zeros(1, 3, 40)
+    sum_moments(mixture, rows, members, indptr, np.ones(80), totals)
+    assert_close(totals, by_hand(mixture, rows, members, indptr, np.ones(80), covariances=False), ROUNDING["float32"])
 
 
 def test_threads_change_no_bit() -> None:

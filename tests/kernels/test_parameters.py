@@ -62,18 +62,18 @@ def test_packed_parameters(precision: str, n_factors: int, n_features: int) -> N
     np.testing.assert_allclose(flat[:, 1, :n_features], 1 / deviations, rtol=rounding)
     for c in range(6):
         whitened = np.linalg.solve(p.cholesky[c], dense.loadings[c] / deviations[c])
-        found = flat[c, 2:, :n_features]
-        np.testing.assert_allclose(found, whitened, rtol=rounding, atol=rounding * np.abs(whitened).max(initial=0))
+        packed = flat[c, 2:, :n_features]
+        np.testing.assert_allclose(packed, whitened, rtol=rounding, atol=rounding * np.abs(whitened).max(initial=0))
 
 
 def statistics(mixture: Mixture, rows: np.ndarray, q: np.ndarray) -> Moments:
     """Moments of rows with responsibilities q (n, C), by the kernels."""
     c, h, d = mixture.loadings.shape
     owners, members = np.repeat(np.arange(c), len(rows)), np.tile(np.arange(len(rows)), c)
-    found = zeros(c, h, d)
-    p = sum_moments(mixture, rows, *grouped(owners, members, c), q.T.ravel(), found)
-    add_posterior_covariances(p.cholesky, found.counts, found.factor_moments)
-    return found
+    totals = zeros(c, h, d)
+    p = sum_moments(mixture, rows, *grouped(owners, members, c), q.T.ravel(), totals)
+    add_posterior_covariances(p.cholesky, totals.counts, totals.factor_moments)
+    return totals
 
 
 def maximized(mixture: Mixture, m: Moments, floor: float) -> Mixture:
@@ -102,13 +102,13 @@ def test_m_step_equals_the_textbook(precision: str, n_factors: int, n_features: 
     mixture = make_mixture(3, n_features, n_factors, dtype=precision)
     rows = draw(mixture, 120, dtype=precision)
     q = np.random.default_rng(0).dirichlet(np.ones(3), 120)
-    known = textbook_m_step(Dense.of(mixture), rows.astype(np.float64), q, 1e-6)
-    found = maximized(mixture, statistics(mixture, rows, q), 1e-6)
-    np.testing.assert_allclose(found.weights, known.weights, rtol=1e-12)
+    textbook = textbook_m_step(Dense.of(mixture), rows.astype(np.float64), q, 1e-6)
+    updated = maximized(mixture, statistics(mixture, rows, q), 1e-6)
+    np.testing.assert_allclose(updated.weights, textbook.weights, rtol=1e-12)
     for name in ("means", "loadings", "noise_variances"):
-        expected = getattr(known, name)
+        expected = getattr(textbook, name)
         np.testing.assert_allclose(
-            getattr(found, name), expected, rtol=rounding, atol=rounding * np.abs(expected).max(initial=0)
+            getattr(updated, name), expected, rtol=rounding, atol=rounding * np.abs(expected).max(initial=0)
         )
 
 
@@ -116,11 +116,11 @@ def test_floor_holds_and_a_component_without_rows_keeps_its_parameters() -> None
     mixture = make_mixture(2, 6, 3)
     rows = np.tile(draw(mixture, 1), (30, 1))
     q = np.column_stack([np.ones(30), np.zeros(30)])
-    found = maximized(mixture, statistics(mixture, rows, q), 0.125)
-    np.testing.assert_array_equal(found.noise_variances[0], 0.125)
-    np.testing.assert_allclose(found.means[0] + 0.0, rows[0], atol=1e-9)
+    updated = maximized(mixture, statistics(mixture, rows, q), 0.125)
+    np.testing.assert_array_equal(updated.noise_variances[0], 0.125)
+    np.testing.assert_allclose(updated.means[0] + 0.0, rows[0], atol=1e-9)
     for name in ("means", "loadings", "noise_variances"):
-        np.testing.assert_array_equal(getattr(found, name)[1], getattr(mixture, name)[1])
+        np.testing.assert_array_equal(getattr(updated, name)[1], getattr(mixture, name)[1])
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])

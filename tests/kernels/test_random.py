@@ -50,9 +50,9 @@ def test_neighbouring_keys_are_independent(a: np.ndarray, b: np.ndarray) -> None
 
 
 def test_draws_do_not_depend_on_how_items_are_cut() -> None:
-    whole = uniforms(0, 100, 3)
-    np.testing.assert_array_equal(np.vstack([uniforms(0, 37, 3), uniforms(37, 63, 3)]), whole)
-    np.testing.assert_array_equal(uniforms(0, 100, 2), whole[:, :2])
+    uncut = uniforms(0, 100, 3)
+    np.testing.assert_array_equal(np.vstack([uniforms(0, 37, 3), uniforms(37, 63, 3)]), uncut)
+    np.testing.assert_array_equal(uniforms(0, 100, 2), uncut[:, :2])
 
 
 def distinct(first: int, n: int, k: int, below: int, preset: int = -1) -> np.ndarray:

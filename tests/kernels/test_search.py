@@ -57,9 +57,9 @@ def test_search_spaces(n: int, c: int, truncation: int, neighborhood: int, n_ran
     candidates, sizes = spaces(kept, neighbors, alive, n_random, iteration=3, first_row=100)
     for i in range(n):
         random = [draw_integer(5, SEARCH, 3, 100 + i, k, c) for k in range(n_random)]
-        found = candidates[i, : sizes[i]].tolist()
-        assert len(set(found)) == len(found)
-        assert set(found) == twin.search_space(kept[i], neighbors, alive, random)
+        space = candidates[i, : sizes[i]].tolist()
+        assert len(set(space)) == len(space)
+        assert set(space) == twin.search_space(kept[i], neighbors, alive, random)
         assert np.all(candidates[i, sizes[i] :] == -9)
 
 
@@ -171,12 +171,12 @@ def test_truncation(n_kept: int, ties: bool) -> None:
     kept, q, best, energy = truncated(candidates, sizes, joints, n_kept, cut=23)
     for i in range(60):
         names = candidates[i, : sizes[i]].tolist()
-        known, weights, total = twin.truncate(dict(zip(names, joints[i, : sizes[i]], strict=True)), n_kept)
-        free = n_kept - len(known)
-        assert kept[i].tolist() == known + [-1] * free
+        expected, weights, total = twin.truncate(dict(zip(names, joints[i, : sizes[i]], strict=True)), n_kept)
+        free = n_kept - len(expected)
+        assert kept[i].tolist() == expected + [-1] * free
         np.testing.assert_allclose(q[i], weights + [0.0] * free, rtol=1e-12, atol=1e-300)
         assert energy[i] == pytest.approx(total, rel=1e-13)
-        assert best[i] == (joints[i, names.index(known[0])] if known else -np.inf)
+        assert best[i] == (joints[i, names.index(expected[0])] if expected else -np.inf)
 
 
 def tallied(
@@ -195,7 +195,7 @@ def tallied(
     members = np.argsort(kept[:, 0], kind="stable").astype(np.int32)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(kept[:, 0], minlength=c))])
     kl = similarity == "kl"
-    own, shifts = (best - log_weights[kept[:, 0]], log_weights) if kl else (np.zeros(n), np.zeros(c))
+    references, shifts = (best - log_weights[kept[:, 0]], log_weights) if kl else (np.zeros(n), np.zeros(c))
     offsets, lengths = np.arange(c) * c, np.zeros(c, np.int32)
     ids, sums, counts = np.empty(c * c, np.int32), np.empty(c * c), np.empty(c * c, np.int64)
     for a, b in ((cut, c), (0, cut)):
@@ -206,7 +206,7 @@ def tallied(
             sizes,
             slots,
             joints.ravel(),
-            own,
+            references,
             shifts,
             a,
             b,
@@ -241,11 +241,11 @@ def two_blocks() -> tuple[list, list, np.ndarray]:
     return arrays, mappings, log_weights
 
 
-def assert_same(found: dict, known: dict) -> None:
-    assert list(found) == sorted(known)
-    for pair, (total, count) in known.items():
-        assert found[pair][1] == count
-        assert found[pair][0] == pytest.approx(total, rel=1e-12, abs=1e-12)
+def assert_same(pairs: dict, expected: dict) -> None:
+    assert list(pairs) == sorted(expected)
+    for pair, (total, count) in expected.items():
+        assert pairs[pair][1] == count
+        assert pairs[pair][0] == pytest.approx(total, rel=1e-12, abs=1e-12)
 
 
 def test_tallies_and_their_sum() -> None:
@@ -253,17 +253,17 @@ def test_tallies_and_their_sum() -> None:
     a, b = (tallied(*part, log_weights, cut) for part, cut in zip(arrays, (0, 4), strict=True))
     assert_same(as_pairs(*a), twin.tally(mappings[0], log_weights))
     assert_same(as_pairs(*b), twin.tally(mappings[1], log_weights))
-    room = len(a[1]) + len(b[1])
-    total = np.zeros_like(a[0]), np.empty(room, np.int32), np.empty(room), np.empty(room, np.int64)
+    capacity = len(a[1]) + len(b[1])
+    total = np.zeros_like(a[0]), np.empty(capacity, np.int32), np.empty(capacity), np.empty(capacity, np.int64)
     n = tallies.add_tallies(*a, *b, *total)
-    found = as_pairs(total[0], total[1][:n], total[2][:n], total[3][:n])
-    assert_same(found, twin.tally(mappings[0] + mappings[1], log_weights))
+    pairs = as_pairs(total[0], total[1][:n], total[2][:n], total[3][:n])
+    assert_same(pairs, twin.tally(mappings[0] + mappings[1], log_weights))
 
 
 def test_tallies_of_joints() -> None:
     arrays, mappings, log_weights = two_blocks()
-    found = as_pairs(*tallied(*arrays[0], log_weights, 0, similarity="joint"))
-    assert_same(found, twin.tally(mappings[0], log_weights, similarity="joint"))
+    pairs = as_pairs(*tallied(*arrays[0], log_weights, 0, similarity="joint"))
+    assert_same(pairs, twin.tally(mappings[0], log_weights, similarity="joint"))
 
 
 @pytest.mark.parametrize("kept", [1, 3, 7])
@@ -276,14 +276,15 @@ def test_truncation_of_all_joints(kept: int) -> None:
     for a, b in ((0, 20), (20, 50)):
         search.truncate_all(joints, a, b, components, q, best, energy)
     for i in range(50):
-        known, weights, total = twin.truncate({c: joints[c, i] for c in range(7) if c != 3}, kept)
-        found = dict(zip(components[i].tolist(), q[i].tolist(), strict=True))
-        assert {c: found[c] for c in known} == pytest.approx(dict(zip(known, weights, strict=True)), rel=1e-12)
-        assert sum(found.values()) == pytest.approx(1.0)
+        expected, weights, total = twin.truncate({c: joints[c, i] for c in range(7) if c != 3}, kept)
+        responsibilities = dict(zip(components[i].tolist(), q[i].tolist(), strict=True))
+        kept_ones = {c: responsibilities[c] for c in expected}
+        assert kept_ones == pytest.approx(dict(zip(expected, weights, strict=True)), rel=1e-12)
+        assert sum(responsibilities.values()) == pytest.approx(1.0)
         assert energy[i] == pytest.approx(total, rel=1e-13)
         assert best[i] == joints[:, i].max()
         if kept < 7:
-            assert components[i].tolist() == known
+            assert components[i].tolist() == expected
 
 
 @pytest.mark.parametrize("size", [1, 3, 9])
@@ -291,12 +292,12 @@ def test_nearest_components(size: int) -> None:
     arrays, mappings, log_weights = two_blocks()
     indptr, ids, sums, counts = tallied(*arrays[0], log_weights, 0)
     old = np.column_stack([np.arange(9), np.full((9, size - 1), 7)]).astype(np.int32)
-    found = np.full((9, size), -9, np.int32)
-    tallies.nearest_components(indptr, ids, sums, counts, 0, old, found)
+    nearest = np.full((9, size), -9, np.int32)
+    tallies.nearest_components(indptr, ids, sums, counts, 0, old, nearest)
     totals = twin.tally(mappings[0], log_weights)
-    assert found.tolist() == [twin.nearest(c, totals, old[c].tolist(), size) for c in range(9)]
-    assert found[8].tolist() == old[8].tolist()
+    assert nearest.tolist() == [twin.nearest(c, totals, old[c].tolist(), size) for c in range(9)]
+    assert nearest[8].tolist() == old[8].tolist()
     part = np.full((4, size), -9, np.int32)  # a block of components that does not begin at 0
     low, high = indptr[3], indptr[7]
     tallies.nearest_components(indptr[3:8] - low, ids[low:high], sums[low:high], counts[low:high], 3, old[3:7], part)
-    np.testing.assert_array_equal(part, found[3:7])
+    np.testing.assert_array_equal(part, nearest[3:7])

@@ -35,8 +35,9 @@ def test_constant_features_have_exactly_no_variance() -> None:
 def test_squared_distances(stored: str) -> None:
     rows = np.random.default_rng(1).integers(0, 255, (40, 33)).astype(stored)
     center, scales = rows[5].astype(np.float64), np.geomspace(0.01, 100, 33)
-    found = np.full(40, np.nan)
+    distances = np.full(40, np.nan)
     for a, b in ((0, 11), (11, 40)):
-        squared_distances(rows, center, scales, a, b, found)
-    np.testing.assert_allclose(found, np.square((rows.astype(np.float64) - center) / scales).sum(axis=1), rtol=1e-13)
-    assert found[5] == 0
+        squared_distances(rows, center, scales, a, b, distances)
+    exact = np.square((rows.astype(np.float64) - center) / scales).sum(axis=1)
+    np.testing.assert_allclose(distances, exact, rtol=1e-13)
+    assert distances[5] == 0

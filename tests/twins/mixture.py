@@ -15,7 +15,18 @@ from vmfa_dask.values import Float64, Mixture
 
 @dataclass(frozen=True)
 class Dense:
-    """A mixture in float64: weights (C,), means (C, D), loadings (C, H, D), noise variances (C, D)."""
+    """A mixture in float64.
+
+    Parameters
+    ----------
+    weights : (C,) float64
+        Mixing proportions π.
+    means : (C, D) float64
+        In the units of the rows.
+    loadings : (C, H, D) float64
+        Λᵀ.
+    noise_variances : (C, D) float64
+    """
 
     weights: Float64
     means: Float64
@@ -24,7 +35,17 @@ class Dense:
 
     @classmethod
     def of(cls, source: Mixture | MixtureModel) -> Dense:
-        """The same numbers in float64, means in the units of the rows."""
+        """Widen a mixture, or that of a model.
+
+        Parameters
+        ----------
+        source : Mixture or MixtureModel
+
+        Returns
+        -------
+        Dense
+            The same numbers; the offset is added to the means.
+        """
         mixture = source.mixture if isinstance(source, MixtureModel) else source
         return cls(
             mixture.weights.copy(),
@@ -34,12 +55,25 @@ class Dense:
         )
 
     def covariance(self, c: int) -> Float64:
-        """Σ_c = Λ_cΛ_cᵀ + diag σ²_c."""
+        """Σ_c = Λ_cΛ_cᵀ + diag σ²_c, (D, D) float64 (paper, eq:mfa_as_gmm)."""
         return self.loadings[c].T @ self.loadings[c] + np.diag(self.noise_variances[c])
 
 
 def log_joint(dense: Dense, c: int, row: Float64) -> float:
-    """log π_c + log N(x; μ_c, Σ_c)."""
+    """log π_c + log N(x; μ_c, Σ_c).
+
+    Parameters
+    ----------
+    dense : Dense
+    c : int
+        Number of the component.
+    row : (D,) array of any real dtype
+
+    Returns
+    -------
+    float
+        In nats.
+    """
     covariance = dense.covariance(c)
     difference = np.asarray(row, np.float64) - dense.means[c]
     distance = difference @ np.linalg.solve(covariance, difference)
@@ -50,7 +84,7 @@ def log_joint(dense: Dense, c: int, row: Float64) -> float:
 
 
 def log_joints(dense: Dense, rows: Float64) -> Float64:
-    """Log-joints of every row with every component, (n, C)."""
+    """Log-joints of rows (n, D) with every component, (n, C) float64."""
     return np.array([[log_joint(dense, c, row) for c in range(len(dense.weights))] for row in rows])
 
 
@@ -58,12 +92,22 @@ def long_distances(dense: Dense, rows: NDArray[Any]) -> NDArray[np.longdouble]:
     """Squared Mahalanobis distances (n, C) in 80-bit arithmetic: neither large rows nor narrow noise lose digits.
 
     By the inversion lemma with an elimination written out, as no library solves in this precision.
+
+    Parameters
+    ----------
+    dense : Dense
+    rows : (n, D) array of any real dtype
+
+    Returns
+    -------
+    (n, C) longdouble array
     """
     distances = np.empty((len(rows), len(dense.weights)), np.longdouble)
     for c in range(distances.shape[1]):
         deviations = np.sqrt(dense.noise_variances[c].astype(np.longdouble))
         t = (rows.astype(np.longdouble) - dense.means[c].astype(np.longdouble)) / deviations
         loadings = dense.loadings[c].astype(np.longdouble) / deviations
+        # Gauss-Jordan without pivoting is stable here: I + ΛᵀD⁻¹Λ is positive definite.
         projected = loadings @ t.T
         system = np.concatenate([loadings @ loadings.T + np.eye(len(loadings)), projected], axis=1)
         for k in range(len(loadings)):
@@ -72,26 +116,38 @@ def long_distances(dense: Dense, rows: NDArray[Any]) -> NDArray[np.longdouble]:
                 if j != k:
                     system[j] -= system[j, k] * system[k]
         factors = system[:, len(loadings) :]
+        # The distance as a sum of squares, which cannot cancel, in place of the difference that kernels compute.
         residual = t - factors.T @ loadings
         distances[:, c] = (residual**2).sum(axis=1) + (factors**2).sum(axis=0)
     return distances
 
 
 def log_norms(dense: Dense) -> Float64:
-    """Log-joints at the means, (C,)."""
-    known = [log_joint(dense, c, dense.means[c]) for c in range(len(dense.weights))]
-    return np.array(known)
+    """Log-joints of each component at its mean, (C,) float64."""
+    joints_at_means = [log_joint(dense, c, dense.means[c]) for c in range(len(dense.weights))]
+    return np.array(joints_at_means)
 
 
 def log_densities(dense: Dense, rows: Float64) -> Float64:
-    """log p(x) of every row, (n,)."""
+    """log p(x) of rows (n, D), (n,) float64, in nats."""
     return np.logaddexp.reduce(log_joints(dense, rows), axis=1)
 
 
 def factor_regression(dense: Dense, c: int) -> tuple[Float64, Float64]:
     """Gain and covariance of the factors given a row of component c, by conditioning the joint Gaussian of (z, x).
 
-    The mean of the factors is ``gain @ (x − μ_c)``.
+    Parameters
+    ----------
+    dense : Dense
+    c : int
+        Number of the component.
+
+    Returns
+    -------
+    gain : (H, D) float64 array
+        The mean of the factors is ``gain @ (x − μ_c)``.
+    covariance : (H, H) float64 array
+        The same for every row.
     """
     gain = dense.loadings[c] @ np.linalg.inv(dense.covariance(c))
     return gain, np.eye(len(gain)) - gain @ dense.loadings[c].T
@@ -100,7 +156,19 @@ def factor_regression(dense: Dense, c: int) -> tuple[Float64, Float64]:
 def textbook_m_step(dense: Dense, rows: Float64, responsibilities: Float64, floor: float) -> Dense:
     """Ghahramani and Hinton (1996) with separate noise per component: uncentred sums over rows, then linear algebra.
 
-    `responsibilities` is (n, C).
+    Parameters
+    ----------
+    dense : Dense
+        Parameters of the E-step.
+    rows : (n, D) float64
+    responsibilities : (n, C) float64
+    floor : float
+        Smallest noise variance.
+
+    Returns
+    -------
+    Dense
+        Updated parameters (paper, appendix:Mstep).
     """
     n_components, n_factors, n_features = dense.loadings.shape
     weights, means = np.empty(n_components), np.empty((n_components, n_features))
@@ -125,7 +193,22 @@ def textbook_m_step(dense: Dense, rows: Float64, responsibilities: Float64, floo
 
 
 def constrained(dense: Dense, isotropic: bool, shared: bool, fixed_weights: Float64 | None = None) -> Dense:
-    """Noise variances averaged over what a model type has in common: features, or components by their rows."""
+    """Average noise variances over what a model type has in common.
+
+    Parameters
+    ----------
+    dense : Dense
+    isotropic : bool
+        One noise variance for all features.
+    shared : bool
+        The same noise variances for all components, weighted by their rows.
+    fixed_weights : (C,) float64, optional
+        Mixing proportions that replace the learned ones.
+
+    Returns
+    -------
+    Dense
+    """
     noise = dense.noise_variances
     if shared:
         noise = np.tile(dense.weights @ noise, (len(noise), 1))
@@ -142,9 +225,25 @@ def textbook_em(
     floor: float,
     constrain: Callable[[Dense], Dense] = lambda dense: dense,
 ) -> tuple[Dense, list[float]]:
-    """EM with full posteriors; the mean log-likelihood before each iteration and at the end.
+    """EM with full posteriors.
 
-    `constrain` puts a model type's constraints on the parameters of each M-step.
+    Parameters
+    ----------
+    dense : Dense
+        Start.
+    rows : (n, D) float64
+    iterations : int
+    floor : float
+        Smallest noise variance.
+    constrain : callable
+        Puts a model type's constraints on the parameters of each M-step.
+
+    Returns
+    -------
+    dense : Dense
+        Parameters after the last iteration.
+    likelihoods : list of float
+        Mean log-likelihood before each iteration and at the end, in nats per row.
     """
     likelihoods = []
     for _ in range(iterations):

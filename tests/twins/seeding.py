@@ -10,17 +10,31 @@ from vmfa_dask.values import Float64
 
 
 def squared_distances(rows: Float64) -> Float64:
-    """(n, n) squared Euclidean distances."""
+    """Squared Euclidean distances of rows (n, D) among each other, (n, n) float64."""
     return np.array([[np.sum((a - b) ** 2) for b in rows] for a in rows])
 
 
 def proposal(distances: Float64) -> Float64:
-    """½ d²/Σd² + ½ 1/n from the squared distances to the first seed."""
+    """Probabilities ½ d²/Σd² + ½ 1/n of the rows, (n,), from their squared distances (n,) to the first seed."""
     return 0.5 * distances / distances.sum() + 0.5 / len(distances)
 
 
 def last_state(target: Float64, proposed: Float64, length: int) -> Float64:
-    """Distribution of the last state of a Metropolis-Hastings chain of `length` proposals, the first one its start."""
+    """Distribution of the last state of a Metropolis-Hastings chain with independent proposals.
+
+    Parameters
+    ----------
+    target : (n,) float64
+        Unnormalised probabilities that the chain aims at.
+    proposed : (n,) float64
+        Probabilities of the proposals.
+    length : int
+        Number of proposals, of which the first is the start.
+
+    Returns
+    -------
+    (n,) float64 array
+    """
     n = len(target)
     transition = np.zeros((n, n))
     for i, j in itertools.product(range(n), range(n)):
@@ -34,7 +48,21 @@ def last_state(target: Float64, proposed: Float64, length: int) -> Float64:
 
 
 def third_seed(rows: Float64, length: int) -> tuple[Float64, Float64]:
-    """Distributions of the second seed given the first, (n, n), and of the third seed alone, (n,)."""
+    """Distributions of the seeds that follow a uniform first one.
+
+    Parameters
+    ----------
+    rows : (n, D) float64
+    length : int
+        Length of the chains.
+
+    Returns
+    -------
+    second : (n, n) float64 array
+        Of the second seed, given each first one.
+    third : (n,) float64 array
+        Of the third seed, over all first and second ones.
+    """
     distances, n = squared_distances(rows), len(rows)
     second, third = np.zeros((n, n)), np.zeros(n)
     for first in range(n):

@@ -1,10 +1,10 @@
 """How every kernel of the project is compiled: the one place for decorator options.
 
-Kernels run inside threads of our own pool (`runtime.threads`), never inside Numba's parallel layers: results then cannot depend on a
-threading layer or on the number of threads, several Dask threads can enter one kernel at the same time, and there is
-nothing to abort. So each kernel releases the GIL and takes a range of the work. No fast-math flag is set, except in
-`reduction`, which may reorder one sum: flags that assume away NaN or infinity never are. Division is that of IEEE: a
-check for zero in each one, as Python's own needs it, keeps loops out of vector registers.
+Kernels run inside threads of our own pool (`runtime.threads`), never inside Numba's parallel layers: results then
+cannot depend on a threading layer or on the number of threads, several Dask threads can enter one kernel at the same
+time, and there is nothing to abort. So each kernel releases the GIL and takes a range of the work. No fast-math flag is
+set, except in `reduction`, which may reorder one sum: flags that assume away NaN or infinity never are. Division is
+that of IEEE: a check for zero in each one, as Python's own needs it, keeps loops out of vector registers.
 
 Compiled code is kept on disk (`NUMBA_CACHE_DIR`, or `__pycache__` beside the source). Processes that start together
 may write one cache at once: `warm_up` therefore compiles under a file lock (see `cluster.warmup`). Numba notices that
