@@ -39,7 +39,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
         maximize(*arguments)
         calls.append(None)
         if len(calls) == at:
-            arguments[-1][:] *= 1e6
+            arguments[-1].noise_variances[:] *= 1e6
 
     monkeypatch.setattr(m_step, "maximize", spoiled)
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vmfa_dask.em.packed import PackedMixture, pack_mixture
 from vmfa_dask.em.rows import read_only
+from vmfa_dask.kernels.arguments import MomentSums, Regrouped
 from vmfa_dask.kernels.log_joints import log_joints
 from vmfa_dask.kernels.moments import component_moments
 from vmfa_dask.runtime.threads import Cores
@@ -41,24 +42,8 @@ def evaluate(mixture: Mixture, rows: NDArray[Any], members: Int32, indptr: Int64
     cores = Cores(n_threads)
     p, rows = pack_mixture(mixture, cores), read_only(rows)
     joints = np.full(len(members), np.nan)
-    cores.run(
-        lambda a, b: log_joints(
-            rows,
-            members,
-            indptr,
-            a,
-            b,
-            p.packed,
-            p.log_norms,
-            p.precise_slot,
-            p.lost,
-            p.packed_precise,
-            p.factors,
-            p.tile,
-            joints,
-        ),
-        cores.split_by_work(indptr),
-    )
+    regrouped, parameters = Regrouped(members, indptr), p.parameters
+    cores.run(lambda a, b: log_joints(rows, regrouped, a, b, parameters, joints), cores.split_by_work(indptr))
     return joints
 
 
@@ -81,26 +66,10 @@ def sum_moments(
     """Moments of grouped pairs with responsibilities `weights`, added to `totals` or written over them."""
     cores = Cores(n_threads)
     p, rows = pack_mixture(mixture, cores), read_only(rows)
+    regrouped, parameters = Regrouped(members, indptr), p.parameters
+    sums = MomentSums(totals.counts, totals.factor_moments, totals.moments)
     cores.run(
-        lambda a, b: component_moments(
-            rows,
-            members,
-            indptr,
-            weights,
-            a,
-            b,
-            p.packed,
-            p.precise_slot,
-            p.packed_precise,
-            p.cholesky,
-            mixture.means,
-            p.factors,
-            p.tile,
-            add,
-            totals.counts,
-            totals.factor_moments,
-            totals.moments,
-        ),
+        lambda a, b: component_moments(rows, regrouped, weights, a, b, parameters, mixture.means, add, sums),
         cores.split_by_work(indptr),
     )
     return p

@@ -11,6 +11,7 @@ from tests.twins.mixture import Dense, textbook_m_step
 from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.em.packed import pack_mixture
 from vmfa_dask.em.rows import read_only
+from vmfa_dask.kernels.arguments import Factorized, MomentSums, Parameters
 from vmfa_dask.kernels.parameters import add_posterior_covariances, factorize, maximize
 from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Mixture, Moments
@@ -24,8 +25,8 @@ def test_factorize(precision: str, n_factors: int, n_features: int) -> None:
     mixture = make_mixture(4, n_features, n_factors, dtype=precision)
     dense = Dense.of(mixture)
     cholesky, (log_norms, conditions, shifts) = np.empty((4, n_factors, n_factors)), np.empty((3, 4))
-    arrays = (mixture.means, mixture.loadings, mixture.noise_variances, mixture.weights)
-    factorize(*arrays, 0, 4, cholesky, log_norms, conditions, shifts)
+    parameters = Parameters(mixture.means, mixture.loadings, mixture.noise_variances)
+    factorize(parameters, mixture.weights, 0, 4, Factorized(cholesky, log_norms, conditions, shifts))
     for c in range(4):
         scaled = dense.loadings[c] / dense.noise_variances[c]
         gram = np.eye(n_factors) + scaled @ dense.loadings[c].T
@@ -38,9 +39,9 @@ def test_factorize(precision: str, n_factors: int, n_features: int) -> None:
 
 def test_factorize_survives_loadings_that_swamp_the_noise() -> None:
     loadings, noise = read_only(np.full((1, 3, 8), 2e4)), read_only(np.full((1, 8), 1e-8))
-    cholesky, (log_norms, conditions, shifts) = np.empty((1, 3, 3)), np.empty((3, 1))
-    factorize(loadings[0, :1], loadings, noise, np.ones(1), 0, 1, cholesky, log_norms, conditions, shifts)
-    for array in (cholesky, log_norms, conditions, shifts):
+    factorized = Factorized(np.empty((1, 3, 3)), *np.empty((3, 1)))
+    factorize(Parameters(loadings[0, :1], loadings, noise), np.ones(1), 0, 1, factorized)
+    for array in factorized:
         assert np.isfinite(array).all()
 
 
@@ -77,21 +78,11 @@ def statistics(mixture: Mixture, rows: np.ndarray, q: np.ndarray) -> Moments:
 
 
 def maximized(mixture: Mixture, m: Moments, floor: float) -> Mixture:
-    means, loadings = np.empty_like(mixture.means), np.empty_like(mixture.loadings)
-    noise = np.empty_like(mixture.noise_variances)
-    maximize(
-        m.counts,
-        m.factor_moments,
-        m.moments,
-        mixture.means,
-        mixture.loadings,
-        mixture.noise_variances,
-        np.full(mixture.n_features, floor),
-        means,
-        loadings,
-        noise,
-    )
-    return Mixture(m.counts / m.counts.sum(), means, loadings, noise)
+    parameters = Parameters(mixture.means, mixture.loadings, mixture.noise_variances)
+    updated = Parameters(*(np.empty_like(array) for array in parameters))
+    sums = MomentSums(m.counts, m.factor_moments, m.moments)
+    maximize(sums, parameters, np.full(mixture.n_features, floor), updated)
+    return Mixture(m.counts / m.counts.sum(), *updated)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from scipy.stats import chisquare
 
 from tests.twins import search as twin
 from vmfa_dask.em.rows import read_only
-from vmfa_dask.kernels import search, tallies
+from vmfa_dask.kernels import search, tallies, truncation
+from vmfa_dask.kernels.arguments import Draws, Graph, Regrouped, SearchSpaces, Tallies, Truncated
 from vmfa_dask.kernels.random import SEARCH, draw_integer
 
 
@@ -41,10 +42,10 @@ def spaces(
     chosen = np.ones(n, np.uint8) if searched is None else searched
     sizes_by_rank = np.array(ranks or (neighbors.shape[1],) * kept.shape[1])
     candidates, sizes = np.full((n, size), -9, np.int32), np.zeros(n, np.int32)
+    unevaluated = SearchSpaces(candidates, sizes, np.empty_like(candidates), np.empty(0))
+    graph = Graph(neighbors, sizes_by_rank, alive)
     for a, b in zip((0, *cuts), (*cuts, n), strict=True):
-        search.search_spaces(
-            kept, chosen, neighbors, sizes_by_rank, alive, a, b, n_random, 5, iteration, first_row, candidates, sizes
-        )
+        search.search_spaces(kept, chosen, graph, n_random, Draws(5, iteration, first_row), a, b, unevaluated)
     return candidates, sizes
 
 
@@ -110,12 +111,12 @@ def test_resting_rows_take_turns(every: int) -> None:
     resting[::7] = 0
     turns = np.zeros((every, 4000), np.uint8)
     for iteration in range(every):
-        search.rows_to_search(resting, every, 5, 10 + iteration, first, turns[iteration])
+        search.rows_to_search(resting, every, Draws(5, 10 + iteration, first), turns[iteration])
     assert np.all(turns[:, resting == 0] == 1)
     assert np.all(turns[:, resting == 1].sum(axis=0) == 1)
     assert chisquare(turns[:, resting == 1].sum(axis=1)).pvalue > 1e-3
     part = np.zeros(1000, np.uint8)
-    search.rows_to_search(np.ones(1000, np.uint8), every, 5, 10, first + 1000, part)
+    search.rows_to_search(np.ones(1000, np.uint8), every, Draws(5, 10, first + 1000), part)
     assert np.all(part[resting[1000:2000] == 1] == turns[0, 1000:2000][resting[1000:2000] == 1])
 
 
@@ -150,15 +151,20 @@ def test_grouping_transposes(cuts: tuple[int, ...]) -> None:
             assert members[slots[i, k]] == i
 
 
-def truncated(candidates: np.ndarray, sizes: np.ndarray, joints: np.ndarray, n_kept: int, cut: int = 0) -> tuple:
+def unwritten(n: int, n_kept: int) -> Truncated:
+    """Arrays for the kept components of n rows, with values that a kernel never writes."""
+    components, responsibilities = np.full((n, n_kept), -7, np.int32), np.full((n, n_kept), np.nan)
+    return Truncated(components, responsibilities, np.full(n, np.nan), np.full(n, np.nan))
+
+
+def truncated(candidates: np.ndarray, sizes: np.ndarray, joints: np.ndarray, n_kept: int, cut: int = 0) -> Truncated:
     """`joints` has the shape of `candidates`."""
     n, width = candidates.shape
     slots = np.arange(n * width, dtype=np.int32).reshape(n, width)
-    kept, q = np.full((n, n_kept), -7, np.int32), np.full((n, n_kept), np.nan)
-    best, energy = np.full(n, np.nan), np.full(n, np.nan)
+    kept = unwritten(n, n_kept)
     for a, b in ((0, cut), (cut, n)):
-        search.truncate(candidates, sizes, slots, joints.ravel(), a, b, kept, q, best, energy)
-    return kept, q, best, energy
+        truncation.truncate(SearchSpaces(candidates, sizes, slots, joints.ravel()), a, b, kept)
+    return kept
 
 
 @pytest.mark.parametrize("n_kept", [1, 3, 6])
@@ -196,26 +202,11 @@ def tallied(
     indptr = np.concatenate([[0], np.cumsum(np.bincount(kept[:, 0], minlength=c))])
     kl = similarity == "kl"
     references, shifts = (best - log_weights[kept[:, 0]], log_weights) if kl else (np.zeros(n), np.zeros(c))
-    offsets, lengths = np.arange(c) * c, np.zeros(c, np.int32)
+    offsets, lengths = np.arange(c + 1) * c, np.zeros(c, np.int32)
     ids, sums, counts = np.empty(c * c, np.int32), np.empty(c * c), np.empty(c * c, np.int64)
     for a, b in ((cut, c), (0, cut)):
-        tallies.tally_divergences(
-            members,
-            indptr,
-            candidates,
-            sizes,
-            slots,
-            joints.ravel(),
-            references,
-            shifts,
-            a,
-            b,
-            offsets,
-            lengths,
-            ids,
-            sums,
-            counts,
-        )
+        spaces, out = SearchSpaces(candidates, sizes, slots, joints.ravel()), Tallies(offsets, ids, sums, counts)
+        tallies.tally_divergences(Regrouped(members, indptr), spaces, references, shifts, a, b, lengths, out)
     used = np.concatenate([offsets[k] + np.arange(lengths[k]) for k in range(c)])
     return np.concatenate([[0], np.cumsum(lengths)]), ids[used], sums[used], counts[used]
 
@@ -255,7 +246,7 @@ def test_tallies_and_their_sum() -> None:
     assert_same(as_pairs(*b), twin.tally(mappings[1], log_weights))
     capacity = len(a[1]) + len(b[1])
     total = np.zeros_like(a[0]), np.empty(capacity, np.int32), np.empty(capacity), np.empty(capacity, np.int64)
-    n = tallies.add_tallies(*a, *b, *total)
+    n = tallies.add_tallies(Tallies(*a), Tallies(*b), Tallies(*total))
     pairs = as_pairs(total[0], total[1][:n], total[2][:n], total[3][:n])
     assert_same(pairs, twin.tally(mappings[0] + mappings[1], log_weights))
 
@@ -271,10 +262,9 @@ def test_truncation_of_all_joints(kept: int) -> None:
     rng = np.random.default_rng(kept)
     joints = rng.integers(-9, 0, (7, 50)).astype(float)  # with ties
     joints[3, :] = -np.inf  # a component that was dropped
-    components, q = np.full((50, kept), -7, np.int32), np.full((50, kept), np.nan)
-    best, energy = np.full(50, np.nan), np.full(50, np.nan)
+    components, q, best, energy = out = unwritten(50, kept)
     for a, b in ((0, 20), (20, 50)):
-        search.truncate_all(joints, a, b, components, q, best, energy)
+        truncation.truncate_all(joints, a, b, out)
     for i in range(50):
         expected, weights, total = twin.truncate({c: joints[c, i] for c in range(7) if c != 3}, kept)
         responsibilities = dict(zip(components[i].tolist(), q[i].tolist(), strict=True))
@@ -293,11 +283,12 @@ def test_nearest_components(size: int) -> None:
     indptr, ids, sums, counts = tallied(*arrays[0], log_weights, 0)
     old = np.column_stack([np.arange(9), np.full((9, size - 1), 7)]).astype(np.int32)
     nearest = np.full((9, size), -9, np.int32)
-    tallies.nearest_components(indptr, ids, sums, counts, 0, old, nearest)
+    tallies.nearest_components(Tallies(indptr, ids, sums, counts), 0, old, nearest)
     totals = twin.tally(mappings[0], log_weights)
     assert nearest.tolist() == [twin.nearest(c, totals, old[c].tolist(), size) for c in range(9)]
     assert nearest[8].tolist() == old[8].tolist()
     part = np.full((4, size), -9, np.int32)  # a block of components that does not begin at 0
     low, high = indptr[3], indptr[7]
-    tallies.nearest_components(indptr[3:8] - low, ids[low:high], sums[low:high], counts[low:high], 3, old[3:7], part)
+    cut = Tallies(indptr[3:8] - low, ids[low:high], sums[low:high], counts[low:high])
+    tallies.nearest_components(cut, 3, old[3:7], part)
     np.testing.assert_array_equal(part, nearest[3:7])

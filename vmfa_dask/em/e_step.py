@@ -14,10 +14,11 @@ from vmfa_dask.em.packed import PackedMixture
 from vmfa_dask.em.row_block import RowBlock
 from vmfa_dask.em.rows import Rows
 from vmfa_dask.em.statistics import add_divergences
-from vmfa_dask.kernels import tallies
+from vmfa_dask.kernels.arguments import Regrouped, Tallies
 from vmfa_dask.kernels.moments import NEGLIGIBLE
 from vmfa_dask.kernels.parameters import add_posterior_covariances
 from vmfa_dask.kernels.search import unchanged_rows
+from vmfa_dask.kernels.tallies import tally_divergences
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.clock import Stopwatch
 from vmfa_dask.runtime.threads import Cores
@@ -161,24 +162,10 @@ class PartialEStep:
             shifts, best = self.packed.log_weights, block.best - self.packed.log_weights[winners]
             if not self.options.by_divergence:
                 shifts, best = np.zeros_like(shifts), np.zeros_like(best)
+            regrouped, spaces = Regrouped(members, indptr), block.spaces
+            tallies = Tallies(offsets, ids, sums, counts)
             self.cores.run(
-                lambda a, b: tallies.tally_divergences(
-                    members,
-                    indptr,
-                    block.candidates,
-                    block.sizes,
-                    block.slots,
-                    block.log_joints,
-                    best,
-                    shifts,
-                    a,
-                    b,
-                    offsets[:-1],
-                    lengths,
-                    ids,
-                    sums,
-                    counts,
-                ),
+                lambda a, b: tally_divergences(regrouped, spaces, best, shifts, a, b, lengths, tallies),
                 self.cores.split_by_work(indptr),
             )
             ends = np.concatenate([[0], np.cumsum(lengths)])

@@ -6,6 +6,7 @@ import numpy as np
 
 from vmfa_dask.em.packed import PackedMixture
 from vmfa_dask.em.rows import Rows
+from vmfa_dask.kernels.arguments import MomentSums, Regrouped
 from vmfa_dask.kernels.log_joints import all_log_joints, log_joints
 from vmfa_dask.kernels.moments import component_moments
 from vmfa_dask.runtime.buffers import BufferPool
@@ -36,12 +37,9 @@ def evaluate_joints(
     out_log_joints : (J,) float64 array
         Written: log p(c, x) in the order of `members`.
     """
-    p = packed
-    slots = (p.precise_slot, p.lost, p.packed_precise)
+    regrouped, parameters = Regrouped(members, indptr), packed.parameters
     cores.run(
-        lambda a, b: log_joints(
-            rows, members, indptr, a, b, p.packed, p.log_norms, *slots, p.factors, p.tile, out_log_joints
-        ),
+        lambda a, b: log_joints(rows, regrouped, a, b, parameters, out_log_joints),
         cores.split_by_work(indptr),
     )
 
@@ -64,15 +62,13 @@ def evaluate_all_joints(rows: Rows, packed: PackedMixture, cores: Cores, buffers
     -------
     (C, n) float64 array
     """
-    p, shape = packed, (len(packed.log_norms), len(rows))
+    parameters, shape = packed.parameters, (len(packed.log_norms), len(rows))
     joints = np.empty(shape) if buffers is None else buffers.empty(shape, np.float64)
     few = max(8, _CACHED_BYTES // max(1, rows.shape[1] * rows.itemsize))
-    slots = (p.precise_slot, p.lost, p.packed_precise)
 
     def evaluate(start: int, stop: int) -> None:
         for low in range(start, stop, few):
-            part = (low, min(low + few, stop))
-            all_log_joints(rows, *part, p.packed, p.log_norms, *slots, p.factors, p.tile, joints)
+            all_log_joints(rows, low, min(low + few, stop), parameters, joints)
 
     cores.run(evaluate, cores.split(len(rows)))
     return joints
@@ -112,25 +108,9 @@ def add_moments(
     out_moments : Moments
         The sums.
     """
-    p = packed
-    slots = (p.precise_slot, p.packed_precise)
-    totals = (out_moments.counts, out_moments.factor_moments, out_moments.moments)
+    regrouped, parameters = Regrouped(members, indptr), packed.parameters
+    sums = MomentSums(out_moments.counts, out_moments.factor_moments, out_moments.moments)
     cores.run(
-        lambda a, b: component_moments(
-            rows,
-            members,
-            indptr,
-            responsibilities,
-            a,
-            b,
-            p.packed,
-            *slots,
-            p.cholesky,
-            means,
-            p.factors,
-            p.tile,
-            add,
-            *totals,
-        ),
+        lambda a, b: component_moments(rows, regrouped, responsibilities, a, b, parameters, means, add, sums),
         cores.split_by_work(indptr),
     )

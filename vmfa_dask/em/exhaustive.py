@@ -11,7 +11,7 @@ from vmfa_dask.em.evaluation import evaluate_all_joints
 from vmfa_dask.em.packed import PackedMixture
 from vmfa_dask.em.row_block import RowBlock
 from vmfa_dask.em.rows import Rows
-from vmfa_dask.kernels import search
+from vmfa_dask.kernels.truncation import truncate_all
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.clock import Stopwatch
 from vmfa_dask.runtime.threads import Cores
@@ -41,14 +41,10 @@ def evaluate_exhaustively(
         Without candidates: every component is one.
     """
     block = RowBlock.empty(len(rows), 0, truncation, buffers)
+    truncated = block.truncated
     with watch.phase("log_joints"):
         joints = evaluate_all_joints(rows, packed, cores, buffers)
     with watch.phase("truncation"):
-        cores.run(
-            lambda a, b: search.truncate_all(
-                joints, a, b, block.components, block.responsibilities, block.best, block.free_energy
-            ),
-            cores.split(len(rows)),
-        )
+        cores.run(lambda a, b: truncate_all(joints, a, b, truncated), cores.split(len(rows)))
     block.n_joints = len(rows) * int(np.isfinite(packed.log_weights).sum())
     return block

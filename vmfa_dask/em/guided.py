@@ -16,6 +16,8 @@ from vmfa_dask.em.packed import PackedMixture
 from vmfa_dask.em.row_block import RowBlock
 from vmfa_dask.em.rows import Rows
 from vmfa_dask.kernels import search
+from vmfa_dask.kernels.arguments import Draws, Graph
+from vmfa_dask.kernels.truncation import truncate
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.clock import Stopwatch
 from vmfa_dask.runtime.threads import Cores
@@ -112,53 +114,29 @@ class GuidedSearch:
         block = RowBlock.empty(
             len(rows), options.size if self.search else options.truncation, options.truncation, self.buffers
         )
-        neighborhoods = np.array(options.neighborhoods)
+        graph = Graph(self.graph.neighbors, np.array(options.neighborhoods), self.alive)
+        draws, spaces = Draws(options.random_state, self.iteration, first_row), block.spaces
         with self.watch.phase("search"):
             self.cores.run(
                 lambda a, b: search.search_spaces(
-                    components,
-                    searched,
-                    self.graph.neighbors,
-                    neighborhoods,
-                    self.alive,
-                    a,
-                    b,
-                    options.random_candidates,
-                    options.random_state,
-                    self.iteration,
-                    first_row,
-                    block.candidates,
-                    block.sizes,
+                    components, searched, graph, options.random_candidates, draws, a, b, spaces
                 ),
                 self.cores.split(len(rows)),
             )
         members = self.buffers.empty(block.log_joints.shape, np.int32)
         for start in range(0, len(rows), options.tile_rows):
             self._evaluate_tile(rows, start, min(start + options.tile_rows, len(rows)), block, members)
+        truncated = block.truncated
         with self.watch.phase("truncation"):
-            self.cores.run(
-                lambda a, b: search.truncate(
-                    block.candidates,
-                    block.sizes,
-                    block.slots,
-                    block.log_joints,
-                    a,
-                    b,
-                    block.components,
-                    block.responsibilities,
-                    block.best,
-                    block.free_energy,
-                ),
-                self.cores.split(len(rows)),
-            )
+            self.cores.run(lambda a, b: truncate(spaces, a, b, truncated), self.cores.split(len(rows)))
         return block
 
     def _rows_to_search(self, posterior: TruncatedPosterior, first_row: int) -> NDArray[np.uint8]:
         """Which rows of a block are searched in this pass, (n,) uint8."""
         searched = np.full(len(posterior.components), self.search, np.uint8)
         if self.search and posterior.resting is not None:
-            key = (self.options.search_every, self.options.random_state, self.iteration, first_row)
-            search.rows_to_search(posterior.resting, *key, searched)
+            draws = Draws(self.options.random_state, self.iteration, first_row)
+            search.rows_to_search(posterior.resting, self.options.search_every, draws, searched)
         return searched
 
     def _evaluate_tile(self, rows: Rows, start: int, stop: int, block: RowBlock, members: Int32) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from vmfa_dask.em.noise import NoiseModel
 from vmfa_dask.em.statistics import CACHED_COMPONENTS, sum_in_order
+from vmfa_dask.kernels.arguments import MomentSums, Parameters, Tallies
 from vmfa_dask.kernels.parameters import maximize
 from vmfa_dask.kernels.tallies import nearest_components
 from vmfa_dask.runtime.buffers import BufferPool
@@ -111,18 +112,13 @@ def maximize_block(
             cached = slice(low, min(low + CACHED_COMPONENTS, b))
             before = slice(start + cached.start, start + cached.stop)
             counts[cached] = sum_in_order([m.counts[cached] for m in moments])
-            maximize(
-                counts[cached],
-                sum_in_order([m.factor_moments[cached] for m in moments]),
-                sum_in_order([m.moments[cached] for m in moments], scratch),
-                old.means[before],
-                old.loadings[before],
-                old.noise_variances[before],
-                floors,
-                means[cached],
-                loadings[cached],
-                noise[cached],
+            factor_moments = sum_in_order([m.factor_moments[cached] for m in moments])
+            sums = MomentSums(
+                counts[cached], factor_moments, sum_in_order([m.moments[cached] for m in moments], scratch)
             )
+            parameters = Parameters(old.means[before], old.loadings[before], old.noise_variances[before])
+            updated = Parameters(means[cached], loadings[cached], noise[cached])
+            maximize(sums, parameters, floors, updated)
             constraint.noise.apply(noise[cached], constraint.lowest, constraint.scales)
 
     cores.run(maximize_range, cores.split(n))
@@ -167,5 +163,6 @@ def nearest_neighbors(divergences: Divergences, start: int, old: Int32) -> Int32
         Column 0 is the component itself, -1 pads.
     """
     neighbors = np.empty_like(old)
-    nearest_components(divergences.indptr, divergences.ids, divergences.sums, divergences.counts, start, old, neighbors)
+    tallies = Tallies(divergences.indptr, divergences.ids, divergences.sums, divergences.counts)
+    nearest_components(tallies, start, old, neighbors)
     return neighbors

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmfa_dask.kernels import vector
+from vmfa_dask.kernels.arguments import Factorized, PackedParameters, Parameters
 from vmfa_dask.kernels.log_joints import LOST
 from vmfa_dask.kernels.parameters import factorize, pack
 from vmfa_dask.kernels.projections import rows_per_tile
@@ -61,15 +62,13 @@ class PackedMixture:
     log_weights: Float64
 
     @property
-    def factors(self) -> tuple[int, ...]:
-        """A tuple of length H: lengths of tuples are types, so kernels are specialised by it."""
-        return (0,) * int(self.cholesky.shape[1])
-
-    @property
-    def tile(self) -> tuple[int, ...]:
-        """A tuple as long as the number of rows that one pass serves."""
+    def parameters(self) -> PackedParameters:
+        """What kernels take of it. Lengths of tuples are types, so kernels are specialised by H and rows per pass."""
+        n_factors = int(self.cholesky.shape[1])
         lanes = vector.lanes_of(self.packed.dtype.itemsize * 8)
-        return (0,) * rows_per_tile(len(self.factors)) if lanes > 1 else (0,)
+        tile = (0,) * rows_per_tile(n_factors) if lanes > 1 else (0,)
+        slots = (self.precise_slot, self.lost, self.packed_precise)
+        return PackedParameters(self.packed, self.log_norms, *slots, self.cholesky, (0,) * n_factors, tile)
 
 
 def _packed_shape(n: int, n_factors: int, n_features: int, itemsize: int) -> tuple[int, int, int, int]:
@@ -114,7 +113,8 @@ def pack_mixture(mixture: Mixture, cores: Cores, buffers: BufferPool | None = No
     buffers = buffers if buffers is not None else BufferPool()
     c, d, h = mixture.n_components, mixture.n_features, mixture.n_factors
     cholesky, log_norms, conditions, shifts = np.empty((c, h, h)), np.empty(c), np.empty(c), np.empty(c)
-    arrays = (mixture.means, mixture.loadings, mixture.noise_variances)
+    parameters = Parameters(mixture.means, mixture.loadings, mixture.noise_variances)
+    factorized = Factorized(cholesky, log_norms, conditions, shifts)
     dtype = mixture.means.dtype
     packed = buffers.empty(_packed_shape(c, h, d, dtype.itemsize), dtype)
     every = np.arange(c, dtype=np.int32)
@@ -122,8 +122,8 @@ def pack_mixture(mixture: Mixture, cores: Cores, buffers: BufferPool | None = No
     def prepare(start: int, stop: int) -> None:
         for low in range(start, stop, _CACHED_COMPONENTS):
             part = (low, min(low + _CACHED_COMPONENTS, stop))
-            factorize(*arrays, mixture.weights, *part, cholesky, log_norms, conditions, shifts)
-            pack(*arrays, cholesky, every, *part, packed)
+            factorize(parameters, mixture.weights, *part, factorized)
+            pack(parameters, cholesky, every, *part, packed)
 
     cores.run(prepare, cores.split(c))
     cancels = conditions > _LARGEST_EXCESS_PER_FEATURE * d
@@ -132,7 +132,7 @@ def pack_mixture(mixture: Mixture, cores: Cores, buffers: BufferPool | None = No
     precise_slot = np.full(c, -1, np.int32)
     precise_slot[chosen] = np.arange(len(chosen))
     packed_precise = buffers.empty(_packed_shape(len(chosen), h, d, 8), np.float64)
-    cores.run(lambda a, b: pack(*arrays, cholesky, chosen, a, b, packed_precise), cores.split(len(chosen)))
+    cores.run(lambda a, b: pack(parameters, cholesky, chosen, a, b, packed_precise), cores.split(len(chosen)))
     with np.errstate(divide="ignore"):
         log_weights = np.log(mixture.weights)
     lost = np.where(moves, np.inf, LOST)

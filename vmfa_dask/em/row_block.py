@@ -1,4 +1,4 @@
-"""Work arrays of one row block on its way through the E-step. May import: values, runtime."""
+"""Work arrays of one row block on its way through the E-step. May import: values, kernels, runtime."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vmfa_dask.kernels.arguments import SearchSpaces, Truncated
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.values import Float64, Int32, Int64
 
@@ -45,6 +46,16 @@ class RowBlock:
     best: Float64
     free_energy: Float64
     n_joints: int = 0
+
+    @property
+    def spaces(self) -> SearchSpaces:
+        """Search spaces in the form that kernels take."""
+        return SearchSpaces(self.candidates, self.sizes, self.slots, self.log_joints)
+
+    @property
+    def truncated(self) -> Truncated:
+        """Kept components in the form that kernels take."""
+        return Truncated(self.components, self.responsibilities, self.best, self.free_energy)
 
     @classmethod
     def empty(cls, n_rows: int, search_size: int, truncation: int, buffers: BufferPool) -> RowBlock:

@@ -10,7 +10,8 @@ from functools import reduce
 
 import numpy as np
 
-from vmfa_dask.kernels import tallies
+from vmfa_dask.kernels.arguments import Tallies
+from vmfa_dask.kernels.tallies import add_tallies
 from vmfa_dask.values import Divergences, Moments, Statistics
 
 # Components whose statistics are summed together while they are in cache.
@@ -54,9 +55,8 @@ def add_divergences(a: Divergences, b: Divergences) -> Divergences:
     n_entries = len(a.ids) + len(b.ids)
     indptr, ids = np.zeros_like(a.indptr), np.empty(n_entries, np.int32)
     sums, counts = np.empty(n_entries), np.empty(n_entries, np.int64)
-    n = tallies.add_tallies(
-        a.indptr, a.ids, a.sums, a.counts, b.indptr, b.ids, b.sums, b.counts, indptr, ids, sums, counts
-    )
+    summands = (Tallies(d.indptr, d.ids, d.sums, d.counts) for d in (a, b))
+    n = add_tallies(*summands, Tallies(indptr, ids, sums, counts))
     return Divergences(indptr, ids[:n].copy(), sums[:n].copy(), counts[:n].copy())
 
 

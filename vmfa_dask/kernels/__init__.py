@@ -1,7 +1,7 @@
 """Compiled loops on bare arrays. May import: numpy, numba, llvmlite.
 
 Kernels check nothing and allocate little: shapes and dtypes are the caller's promise, and callers pass arrays that are
-C-contiguous. A kernel writes to the arguments whose names begin with ``out_`` and to no other, and threads share its
+C-contiguous. A kernel writes to the arguments whose names begin with ``out`` and to no other, and threads share its
 work by calling it with disjoint ranges. `compile` says how all of them are compiled.
 
 Vocabulary

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vmfa_dask.kernels.arguments import PackedParameters, Regrouped
 from vmfa_dask.kernels.compile import inline, kernel
 from vmfa_dask.kernels.projections import prefetch_ahead, project
 from vmfa_dask.kernels.vector import CACHE_LINE_BYTES
@@ -116,108 +117,49 @@ def _refine(rows: Any, ids: Any, packed: Any, factors: Any, tile: Any, lost: Any
 
 
 @inline
-def _joints_of_component(
-    rows: Any,
-    ids: Any,
-    c: Any,
-    packed: Any,
-    log_norms: Any,
-    precise_slot: Any,
-    lost: Any,
-    packed_precise: Any,
-    factors: Any,
-    tile: Any,
-    sums: Any,
-    out_log_joints: Any,
-) -> None:
+def _joints_of_component(rows: Any, ids: Any, c: Any, parameters: PackedParameters, sums: Any, out: Any) -> None:
     """Log-joints of component c with the rows `ids`, (m,) float64; `sums` (m, H + 1) float64 is work space."""
+    packed, log_norms, precise_slot, lost, packed_precise, _, factors, tile = parameters
     project_rows(rows, ids, packed[c], factors, tile, sums)
     if precise_slot[c] >= 0:
         _refine(rows, ids, packed_precise[precise_slot[c]], factors, tile, lost[c], sums)
     for i in range(ids.shape[0]):
-        out_log_joints[i] = log_norms[c] - 0.5 * distance(sums[i])
+        out[i] = log_norms[c] - 0.5 * distance(sums[i])
 
 
 @kernel
 def log_joints(
-    rows: Any,
-    members: Any,
-    indptr: Any,
-    first: Any,
-    last: Any,
-    packed: Any,
-    log_norms: Any,
-    precise_slot: Any,
-    lost: Any,
-    packed_precise: Any,
-    factors: Any,
-    tile: Any,
-    out_log_joints: Any,
+    rows: Any, regrouped: Regrouped, first: Any, last: Any, parameters: PackedParameters, out_log_joints: Any
 ) -> None:
     """Log-joints of components ``first:last`` with their candidate rows.
 
     Parameters
     ----------
     rows : (n, D), any real dtype
-    members : (J,) int32
-        Row numbers regrouped by component.
-    indptr : (C + 1,) int64
-        Component c owns ``members[indptr[c]:indptr[c + 1]]``.
+    regrouped : Regrouped
+        Candidate rows of each component.
     first, last : int
         Range of components.
-    packed : (C, vectors, H + 2, lanes) float32 or float64
-        Packed parameters.
-    log_norms : (C,) float64
-        log π − ½(D log 2π + log|Σ|).
-    precise_slot : (C,) int32
-        Index into `packed_precise` for components that float32 does not serve, else −1.
-    lost : (C,) float64
-        Part of Σ t²/σ² below which a distance is computed again there; ∞ for every row.
-    packed_precise : (P, vectors, H + 2, lanes) float64
-        Packed parameters of those components.
-    factors, tile : tuples of lengths H and rows per pass
+    parameters : PackedParameters
     out_log_joints : (J,) float64, out
         Written for the given components only.
     """
+    members, indptr = regrouped
     # Work space for the component with most rows, allocated once.
     most = 0
     for c in range(first, last):
         most = max(most, indptr[c + 1] - indptr[c])
-    sums = np.empty((most, len(factors) + 1))
+    sums = np.empty((most, len(parameters.factors) + 1))
     for c in range(first, last):
         ids = members[indptr[c] : indptr[c + 1]]
         if ids.shape[0] == 0:
             continue
-        _joints_of_component(
-            rows,
-            ids,
-            c,
-            packed,
-            log_norms,
-            precise_slot,
-            lost,
-            packed_precise,
-            factors,
-            tile,
-            sums[: ids.shape[0]],
-            out_log_joints[indptr[c] : indptr[c + 1]],
-        )
+        joints = out_log_joints[indptr[c] : indptr[c + 1]]
+        _joints_of_component(rows, ids, c, parameters, sums[: ids.shape[0]], joints)
 
 
 @kernel
-def all_log_joints(
-    rows: Any,
-    first: Any,
-    last: Any,
-    packed: Any,
-    log_norms: Any,
-    precise_slot: Any,
-    lost: Any,
-    packed_precise: Any,
-    factors: Any,
-    tile: Any,
-    out_log_joints: Any,
-) -> None:
+def all_log_joints(rows: Any, first: Any, last: Any, parameters: PackedParameters, out_log_joints: Any) -> None:
     """Log-joints of all components with rows ``first:last``, equal to those of `log_joints` bit for bit.
 
     Parameters
@@ -225,26 +167,12 @@ def all_log_joints(
     rows : (n, D), any real dtype
     first, last : int
         Range of rows, few enough to stay in the cache while all components pass over them.
-    packed, log_norms, precise_slot, lost, packed_precise, factors, tile
-        Parameters, see `log_joints`.
+    parameters : PackedParameters
     out_log_joints : (C, n) float64, out
         Written in columns ``first:last``.
     """
     # The same code as for regrouped rows, with every row a candidate: hence the same bits.
     ids = np.arange(first, last).astype(np.int32)
-    sums = np.empty((ids.shape[0], len(factors) + 1))
-    for c in range(packed.shape[0]):
-        _joints_of_component(
-            rows,
-            ids,
-            c,
-            packed,
-            log_norms,
-            precise_slot,
-            lost,
-            packed_precise,
-            factors,
-            tile,
-            sums,
-            out_log_joints[c, first:last],
-        )
+    sums = np.empty((ids.shape[0], len(parameters.factors) + 1))
+    for c in range(parameters.packed.shape[0]):
+        _joints_of_component(rows, ids, c, parameters, sums, out_log_joints[c, first:last])

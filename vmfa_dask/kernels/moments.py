@@ -16,6 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from vmfa_dask.kernels import vector
+from vmfa_dask.kernels.arguments import MomentSums, PackedParameters, Regrouped
 from vmfa_dask.kernels.compile import kernel
 from vmfa_dask.kernels.log_joints import project_rows
 from vmfa_dask.kernels.streams import finish_streams, stream
@@ -97,51 +98,38 @@ def accumulate(typingctx: Any, rows: Any, ids: Any, means: Any, weights: Any, fa
 @kernel
 def component_moments(
     rows: Any,
-    members: Any,
-    indptr: Any,
+    regrouped: Regrouped,
     responsibilities: Any,
     first: Any,
     last: Any,
-    packed: Any,
-    precise_slot: Any,
-    packed_precise: Any,
-    cholesky: Any,
+    parameters: PackedParameters,
     means: Any,
-    factors: Any,
-    tile: Any,
     add: Any,
-    out_counts: Any,
-    out_factor_moments: Any,
-    out_moments: Any,
+    out_sums: MomentSums,
 ) -> None:
     """N_c, Σ q ẑẑᵀ and the moments of components ``first:last`` over their rows (paper, appendix:Mstep).
 
     Parameters
     ----------
     rows : (n, D), any real dtype
-    members : (K,) int32
-        Rows with a responsibility worth counting, regrouped by component.
-    indptr : (C + 1,) int64
-        Where the rows of each component begin in `members`.
+    regrouped : Regrouped
+        Rows of each component that have a responsibility worth counting, K in all.
     responsibilities : (K,) float64
-        q of each entry of `members`.
+        q of each of them.
     first, last : int
         Range of components.
-    packed, precise_slot, packed_precise
-        Packed parameters, see `log_joints.log_joints`.
-    cholesky : (C, H, H) float64
-        Lower R of L = I + ΛᵀD⁻¹Λ = RRᵀ. Factor means are z = R⁻ᵀWt (eq:z_gauss_params).
+    parameters : PackedParameters
+        Factor means are z = R⁻ᵀWt (eq:z_gauss_params).
     means : (C, D) float32 or float64
-    factors, tile : tuples of lengths H and rows per pass
+        μ, on which moments are centred.
     add : bool
         Whether sums are added to what the out arrays hold; else they are written over it.
-    out_counts : (C,) float64, out
-        N_c = Σ q.
-    out_factor_moments : (C, H + 1, H + 1) float64, out
-        Σ q ẑẑᵀ with ẑ = (z, 1): E_c without the covariance of the factors, N_c L⁻¹.
-    out_moments : (C, H + 2, D) float64 or float32, out
-        Σ q t², Σ q t and Σ q z_h t, rounded to this dtype.
+    out_sums : MomentSums, out
+        Without the covariance of the factors; moments are rounded to their dtype.
     """
+    members, indptr = regrouped
+    packed, _, precise_slot, _, packed_precise, cholesky, factors, tile = parameters
+    out_counts, out_factor_moments, out_moments = out_sums
     n_factors = len(factors)
     # Sums of one component stay in the cache: those of all would pass through memory with every row block.
     totals = np.empty(out_moments.shape[1:])

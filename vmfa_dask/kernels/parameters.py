@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vmfa_dask.kernels.arguments import Factorized, MomentSums, Parameters
 from vmfa_dask.kernels.compile import kernel
 from vmfa_dask.kernels.linear_algebra import (
     cholesky_in_place,
@@ -28,43 +29,22 @@ _INDEPENDENT_FLOAT64 = 1e-13
 
 
 @kernel
-def factorize(
-    means: Any,
-    loadings: Any,
-    noise_variances: Any,
-    weights: Any,
-    first: Any,
-    last: Any,
-    out_cholesky: Any,
-    out_log_norms: Any,
-    out_conditions: Any,
-    out_shifts: Any,
-) -> None:
+def factorize(parameters: Parameters, weights: Any, first: Any, last: Any, out: Factorized) -> None:
     """Cholesky factor, log-normaliser and numbers that tell of rounding, of components ``first:last``.
 
-    Paper, appendix:EfficientEvaluationMFAs, with log|Σ| = log|L| + Σ log σ² and L = I + ΛᵀD⁻¹Λ = RRᵀ.
+    Paper, appendix:EfficientEvaluationMFAs.
 
     Parameters
     ----------
-    means : (C, D) float32 or float64
-        μ.
-    loadings : (C, H, D), same dtype
-        Λᵀ.
-    noise_variances : (C, D), same dtype
-        σ², positive.
+    parameters : Parameters
     weights : (C,) float64
         π; 0 for dropped components.
     first, last : int
         Range of components.
-    out_cholesky : (C, H, H) float64, out
-        R, lower.
-    out_log_norms : (C,) float64, out
-        log π − ½(D log 2π + log|Σ|); −∞ for dropped components.
-    out_conditions : (C,) float64, out
-        tr(ΛᵀD⁻¹Λ): how much Σ t²/σ² exceeds the distance it leads to.
-    out_shifts : (C,) float64, out
-        ‖μ/σ‖: what is rounded when μ/σ is.
+    out : Factorized, out
     """
+    means, loadings, noise_variances = parameters
+    out_cholesky, out_log_norms, out_conditions, out_shifts = out
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
     whitened = np.empty((n_factors, n_features))
     deviation = np.empty(n_features)
@@ -103,16 +83,7 @@ def factorize(
 
 
 @kernel
-def pack(
-    means: Any,
-    loadings: Any,
-    noise_variances: Any,
-    cholesky: Any,
-    components: Any,
-    first: Any,
-    last: Any,
-    out_packed: Any,
-) -> None:
+def pack(parameters: Parameters, cholesky: Any, components: Any, first: Any, last: Any, out_packed: Any) -> None:
     """Packed parameters of components ``components[first:last]`` (see `projections` for the formulas).
 
     Wσ = R⁻¹ΛᵀD⁻¹σ is formed in float64; μ/σ takes 1/σ as it is rounded in out_packed, so that rounding moves a mean,
@@ -120,8 +91,7 @@ def pack(
 
     Parameters
     ----------
-    means, loadings, noise_variances
-        Parameters, see `factorize`.
+    parameters : Parameters
     cholesky : (C, H, H) float64
         R, from `factorize`.
     components : (P,) int32
@@ -131,6 +101,7 @@ def pack(
     out_packed : (P, vectors, H + 2, lanes) float32 or float64, out
         Features beyond D are zero.
     """
+    means, loadings, noise_variances = parameters
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
     n_vectors, n_lanes = out_packed.shape[1], out_packed.shape[3]
     # One component with features side by side, in float64; its end beyond D stays zero.
@@ -186,18 +157,7 @@ def add_posterior_covariances(cholesky: Any, counts: Any, out_factor_moments: An
 
 
 @kernel
-def maximize(
-    counts: Any,
-    factor_moments: Any,
-    moments: Any,
-    means: Any,
-    loadings: Any,
-    noise_variances: Any,
-    floors: Any,
-    out_means: Any,
-    out_loadings: Any,
-    out_noise_variances: Any,
-) -> None:
+def maximize(sums: MomentSums, parameters: Parameters, floors: Any, out_parameters: Parameters) -> None:
     """Λ̂_c = Y_c E_c⁻¹ and σ²_c of the M-step, for a block of components (paper, eq:update_Ac and what follows it).
 
     A component that owns fewer rows than H + 1 can have an E_c that is singular to rounding; then factors that depend
@@ -206,21 +166,18 @@ def maximize(
 
     Parameters
     ----------
-    counts : (B,) float64
-        N_c; a component without rows keeps its parameters.
-    factor_moments : (B, H + 1, H + 1) float64
-        E_c.
-    moments : (B, H + 2, D) float64
-        Σ q t², Σ q t, Σ q z_h t, centred on `means`.
-    means : (B, D) float32 or float64
-    loadings : (B, H, D), same dtype
-    noise_variances : (B, D), same dtype
-        Parameters that the moments were summed under.
+    sums : MomentSums
+        Of B components, with the covariance of the factors. A component without rows keeps its parameters.
+    parameters : Parameters
+        Of the same components; the moments are centred on their means.
     floors : (D,) float64
         Smallest noise variance of each feature.
-    out_means, out_loadings, out_noise_variances
-        Updated parameters, shaped as the old ones; float32 or float64, out.
+    out_parameters : Parameters, out
+        Updated ones.
     """
+    counts, factor_moments, moments = sums
+    means, loadings, noise_variances = parameters
+    out_means, out_loadings, out_noise_variances = out_parameters
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
     solution = np.empty((n_factors + 1, n_features))
     explained = np.empty(n_features)

@@ -1,7 +1,6 @@
 """Tallies D̃_cc̃ and N_cc̃ of the estimated KL divergences, kept sparse (paper, alg:estep, blocks 2 and 3).
 
-Sparse means: component c owns the entries ``indptr[c]:indptr[c + 1]`` of `ids` (the other component c̃, ascending),
-`sums` (D̃_cc̃) and `counts` (N_cc̃). May import: numpy, kernels.
+May import: numpy, kernels.
 """
 
 from __future__ import annotations
@@ -10,26 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from vmfa_dask.kernels.arguments import Regrouped, SearchSpaces, Tallies
 from vmfa_dask.kernels.compile import kernel
 
 
 @kernel
 def tally_divergences(
-    members: Any,
-    indptr: Any,
-    candidates: Any,
-    sizes: Any,
-    slots: Any,
-    log_joints: Any,
+    regrouped: Regrouped,
+    spaces: SearchSpaces,
     references: Any,
     shifts: Any,
     first: Any,
     last: Any,
-    offsets: Any,
     out_lengths: Any,
-    out_ids: Any,
-    out_sums: Any,
-    out_counts: Any,
+    out_tallies: Tallies,
 ) -> None:
     """Sum ``references[x] − (log p(c̃, x) − shifts[c̃])`` over the rows x of I_c, for each c and each c̃ in G_n.
 
@@ -38,34 +31,24 @@ def tally_divergences(
 
     Parameters
     ----------
-    members : (n,) int32
-        Rows regrouped by their best component, I_c (eq:IIPartition_hard).
-    indptr : (C + 1,) int64
-        Where the rows of each component begin in `members`.
-    candidates : (n, S) int32
-        Search spaces G_n.
-    sizes : (n,) int32
-        Number of candidates of each row.
-    slots : (n, S) int32 or int64
-        Position of each candidate's joint in `log_joints`.
-    log_joints : (J,) float64
+    regrouped : Regrouped
+        Rows of each best component, I_c (eq:IIPartition_hard).
+    spaces : SearchSpaces
+        Evaluated candidates.
     references : (n,) float64
         What each row's terms are compared with.
     shifts : (C,) float64
         Subtracted from the joints of a component.
     first, last : int
         Range of components c.
-    offsets : (C,) int64
-        Where the entries of c begin in the out arrays; as many as c has distinct candidates must fit.
     out_lengths : (C,) int32, out
         Number of entries of each component.
-    out_ids : (M,) int32, out
-        c̃ of each entry, ascending within a component.
-    out_sums : (M,) float64, out
-        D̃_cc̃.
-    out_counts : (M,) int64, out
-        N_cc̃.
+    out_tallies : Tallies, out
+        Entries of c are written from ``indptr[c]`` on, which is read; as many as c has distinct candidates must fit.
     """
+    members, indptr = regrouped
+    candidates, sizes, slots, log_joints = spaces
+    offsets, out_ids, out_sums, out_counts = out_tallies
     n_components = shifts.shape[0]
     # A dense row of all C: an entry is found by one access, and only those that were touched are cleared.
     sums = np.zeros(n_components)
@@ -98,67 +81,46 @@ def tally_divergences(
 
 
 @kernel
-def add_tallies(
-    indptr_a: Any,
-    ids_a: Any,
-    sums_a: Any,
-    counts_a: Any,
-    indptr_b: Any,
-    ids_b: Any,
-    sums_b: Any,
-    counts_b: Any,
-    out_indptr: Any,
-    out_ids: Any,
-    out_sums: Any,
-    out_counts: Any,
-) -> Any:
-    """Entry-wise sum of two sparse tallies a and b of the same components.
+def add_tallies(a: Tallies, b: Tallies, out: Tallies) -> Any:
+    """Entry-wise sum of two tallies of the same components.
 
     Parameters
     ----------
-    indptr_a, indptr_b : (B + 1,) int64
-        Where the entries of each component begin.
-    ids_a, ids_b : int32
-        c̃ of each entry, ascending within a component.
-    sums_a, sums_b : float64
-        D̃_cc̃.
-    counts_a, counts_b : int64
-        N_cc̃.
-    out_indptr : (B + 1,) int64, out
-        Entry 0 is left as it is and must be 0.
-    out_ids, out_sums, out_counts : as those of a and b, out
-        Room for the entries of both.
+    a, b : Tallies
+    out : Tallies, out
+        Room for the entries of both. The first entry of its `indptr` is left as it is and must be 0.
 
     Returns
     -------
     int
         Number of entries of the sum.
     """
+    indptr_a, ids_a, sums_a, counts_a = a
+    indptr_b, ids_b, sums_b, counts_b = b
+    out_indptr, out_ids, out_sums, out_counts = out
     n = 0  # a merge of sorted lists, one component after the other
     for c in range(indptr_a.shape[0] - 1):
-        a, b = indptr_a[c], indptr_b[c]
-        while a < indptr_a[c + 1] or b < indptr_b[c + 1]:
-            if b == indptr_b[c + 1] or (a < indptr_a[c + 1] and ids_a[a] < ids_b[b]):
-                out_ids[n], out_sums[n], out_counts[n] = ids_a[a], sums_a[a], counts_a[a]
-                a += 1
-            elif a == indptr_a[c + 1] or ids_b[b] < ids_a[a]:
-                out_ids[n], out_sums[n], out_counts[n] = ids_b[b], sums_b[b], counts_b[b]
-                b += 1
+        i, j = indptr_a[c], indptr_b[c]
+        while i < indptr_a[c + 1] or j < indptr_b[c + 1]:
+            if j == indptr_b[c + 1] or (i < indptr_a[c + 1] and ids_a[i] < ids_b[j]):
+                out_ids[n], out_sums[n], out_counts[n] = ids_a[i], sums_a[i], counts_a[i]
+                i += 1
+            elif i == indptr_a[c + 1] or ids_b[j] < ids_a[i]:
+                out_ids[n], out_sums[n], out_counts[n] = ids_b[j], sums_b[j], counts_b[j]
+                j += 1
             else:
-                out_ids[n] = ids_a[a]
-                out_sums[n] = sums_a[a] + sums_b[b]
-                out_counts[n] = counts_a[a] + counts_b[b]
-                a += 1
-                b += 1
+                out_ids[n] = ids_a[i]
+                out_sums[n] = sums_a[i] + sums_b[j]
+                out_counts[n] = counts_a[i] + counts_b[j]
+                i += 1
+                j += 1
             n += 1
         out_indptr[c + 1] = n
     return n
 
 
 @kernel
-def nearest_components(
-    indptr: Any, ids: Any, sums: Any, counts: Any, first_component: Any, old_neighbors: Any, out_neighbors: Any
-) -> None:
+def nearest_components(tallies: Tallies, first_component: Any, old_neighbors: Any, out_neighbors: Any) -> None:
     """g_c: the component itself and the G − 1 others of smallest D̃_cc̃ / N_cc̃ (paper, eq:GUpdate).
 
     Ties go to the smaller number. A component that no row prefers keeps its old neighbours: nothing was learned about
@@ -166,14 +128,8 @@ def nearest_components(
 
     Parameters
     ----------
-    indptr : (B + 1,) int64
-        Where the entries of each component of a component block begin.
-    ids : (M,) int32
-        c̃ of each entry, ascending within a component.
-    sums : (M,) float64
-        D̃_cc̃.
-    counts : (M,) int64
-        N_cc̃, positive.
+    tallies : Tallies
+        Of a component block.
     first_component : int
         Number of the block's first component.
     old_neighbors : (B, G) int32
@@ -181,6 +137,7 @@ def nearest_components(
     out_neighbors : (B, G) int32, out
         Column 0 is the component itself, the nearest others follow; −1 where fewer are known.
     """
+    indptr, ids, sums, counts = tallies
     n_neighbors = out_neighbors.shape[1]
     nearest = np.empty(n_neighbors)
     for c in range(indptr.shape[0] - 1):
