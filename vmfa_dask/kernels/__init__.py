@@ -1,8 +1,9 @@
-"""Compiled loops on bare arrays. May import: numpy, numba, llvmlite.
+"""Compiled loops on bare arrays and named tuples of them. May import: numpy, numba, llvmlite.
 
 Kernels check nothing and allocate little: shapes and dtypes are the caller's promise, and callers pass arrays that are
-C-contiguous. A kernel writes to the arguments whose names begin with ``out`` and to no other, and threads share its
-work by calling it with disjoint ranges. `compile` says how all of them are compiled.
+C-contiguous. A kernel writes to the arguments whose names begin with ``out`` (and to `next_slot`, a cursor), and
+threads share its work by calling it with disjoint ranges. `compile` says how all of them are compiled, `arguments`
+which arrays they take together.
 
 Vocabulary
 ----------
@@ -28,7 +29,7 @@ lanes
     Values that one vector register holds: 8 of float32 and 4 of float64 with AVX2.
 packed : (C, vectors, H + 2, lanes), float32 or float64
     Parameters in the order in which the inner loop reads them: for each vector of features −μ/σ, 1/σ and the H rows of
-    Wσ side by side. Features beyond D are zero. `projections` has the formulas.
+    Wσ follow each other. Features beyond D are zero. `projections` has the formulas.
 factors, tile
     Tuples whose *lengths* are H and the number of rows that share one pass over the packed parameters. Lengths of
     tuples are types to Numba, so each combination is compiled into straight-line code of its own.

@@ -53,6 +53,7 @@ def mark_doubts(
             value = log_joints[c, first + i]
             error = relative * (norm - value)
             doubts[i] = 1.0 if (error > tolerance) & (value + error >= floor[i]) else doubts[i]
+    # −∞ of a dropped component counts as not finite, too: callers leave those out.
     for i in range(n):
         out_marks[first + i] = 2 if finite[i] != 0.0 else int(doubts[i])
 

@@ -83,6 +83,7 @@ def invert_independent(matrix: Any, tolerance: Any, out_inverse: Any) -> None:
     out_inverse : (H + 1, H + 1) float64, out
         Zero in rows and columns of dependent ones.
     """
+    # Every element is updated, also those that symmetry would give: H + 1 is a few, and plain loops are short.
     n = matrix.shape[0]
     work = matrix.copy()
     swept = np.zeros(n, np.uint8)

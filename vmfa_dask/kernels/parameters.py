@@ -78,6 +78,7 @@ def factorize(parameters: Parameters, weights: Any, first: Any, last: Any, out: 
             log_determinant += 2.0 * np.log(gram[h, h])
         out_conditions[c] = condition
         out_shifts[c] = np.sqrt(squared_norm_of_product(means[c], deviation))
+        # Dropped components stay in their arrays; −∞ keeps them out of every sum.
         log_weight = np.log(weights[c]) if weights[c] > 0.0 else -np.inf
         out_log_norms[c] = log_weight - 0.5 * (n_features * np.log(2.0 * np.pi) + log_determinant)
 
@@ -122,6 +123,7 @@ def pack(parameters: Parameters, cholesky: Any, components: Any, first: Any, las
                 for d in range(n_features):
                     scaled[h, d] = loadings[c, h, d] * flat[1, d]
             combine(inverse, scaled, flat[2:])
+        # Interleaved as it is written: each vector is read once from the cached component and streamed to memory.
         target = out_packed[k].reshape(-1)
         for v in range(n_vectors):
             for h in range(n_factors + 2):
@@ -144,6 +146,7 @@ def add_posterior_covariances(cholesky: Any, counts: Any, out_factor_moments: An
     out_factor_moments : (C, H + 1, H + 1) float64, in and out
         Σ q ẑẑᵀ becomes E_c.
     """
+    # L⁻¹ = R⁻ᵀR⁻¹, formed explicitly: it is what is added, and H is small.
     n_factors = cholesky.shape[1]
     inverse = np.empty((n_factors, n_factors))
     for c in range(cholesky.shape[0]):

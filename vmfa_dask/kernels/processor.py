@@ -24,10 +24,13 @@ class Processor:
 
     Parameters
     ----------
-    machine : architecture, such as "x86_64"
-    vector_bits : width of the vector registers that kernels use
-    byte_order : "little" or "big"
-    model : what LLVM calls the processor; sums that it puts into vectors itself may depend on it
+    machine : str
+        Architecture, such as "x86_64".
+    vector_bits : int
+        Width of the vector registers that kernels use.
+    byte_order : {"little", "big"}
+    model : str
+        LLVM's name of the processor. Sums that LLVM puts into vectors by itself may depend on it.
     """
 
     machine: str
@@ -36,7 +39,17 @@ class Processor:
     model: str
 
     def rounds_as(self, other: Processor) -> bool:
-        """Whether sums of both have the same parts, wherever the package itself cuts them."""
+        """Whether sums have the same parts on both, wherever the package itself cuts them.
+
+        Parameters
+        ----------
+        other : Processor
+
+        Returns
+        -------
+        bool
+            True for processors that differ in their model alone.
+        """
         return replace(self, model="") == replace(other, model="")
 
     def __str__(self) -> str:
@@ -45,18 +58,36 @@ class Processor:
 
 
 def this_processor() -> Processor:
-    """What kernels of this process are compiled for: its processor, or the one that Numba is told."""
+    """What kernels of this process are compiled for.
+
+    Returns
+    -------
+    Processor
+        That of this machine, or the one that NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name.
+    """
     machine = vector.TRIPLE.partition("-")[0]
     model = vector.CPU_NAME if vector.HAS_FMA else f"{vector.CPU_NAME} without FMA"
     return Processor(_OTHER_NAMES.get(machine, machine), 8 * vector.VECTOR_BYTES, sys.byteorder, model)
 
 
 def how_to_agree(processors: Iterable[Processor]) -> str:
-    """What to set so that processes on these processors round alike, in words."""
-    found = list(processors)
-    if len({(processor.machine, processor.byte_order) for processor in found}) > 1:
+    """What to set so that processes on these processors round alike.
+
+    Parameters
+    ----------
+    processors : iterable of Processor
+        At least one.
+
+    Returns
+    -------
+    str
+        A clause for an error message.
+    """
+    distinct = list(processors)
+    if len({(processor.machine, processor.byte_order) for processor in distinct}) > 1:
         return "use workers of one architecture"
-    if found[0].machine != "x86_64":
+    if distinct[0].machine != "x86_64":
         return "use workers of one kind"
-    common = _COMMON.get(min(processor.vector_bits for processor in found), _COMMON_WIDE)
+    # The narrowest registers decide: wider processors can compile for them, not the other way round.
+    common = _COMMON.get(min(processor.vector_bits for processor in distinct), _COMMON_WIDE)
     return f"use workers of one kind, or set {common} in the environment of all workers, and restart them"

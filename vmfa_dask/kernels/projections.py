@@ -167,6 +167,7 @@ class _Projection:
 
         # Parameters are loaded once for all rows; each row's value is loaded and converted once for all factors.
         shift, scale = parameter(0), parameter(1)
+        # u = x/σ − μ/σ has one rounding; t = x − μ first would take an instruction more.
         whitened = []
         for k, row in enumerate(self.rows):
             value = vector.load(builder, row, feature, self.stored_type, lanes)

@@ -47,6 +47,7 @@ def unchanged_rows(components: Any, updated: Any, out_resting: Any) -> None:
         Kept components before and after the pass, in any order, −1 where a row has fewer.
     out_resting : (n,) uint8, out
     """
+    # Both lists have C' entries and hold a component once, so one direction of the comparison is enough.
     for i in range(components.shape[0]):
         unchanged = True
         for k in range(components.shape[1]):
@@ -99,12 +100,14 @@ def search_spaces(
             kept = components[i, k]
             if kept < 0:
                 continue
+            # Column 0 is the kept component itself: alone, it gives the row's candidates where nothing is searched.
             for g in range(neighborhoods[k] if searched[i] else 1):
                 c = neighbors[kept, g]
                 if c >= 0 and alive[c] and seen[c] != i:
                     seen[c] = i
                     out_candidates[i, size] = c
                     size += 1
+        # Without random candidates a row could never reach components that its neighbourhoods do not lead to.
         for draw in range(n_random if searched[i] else 0):
             c = draw_integer(seed, SEARCH, iteration, first_row + i, draw, n_components)
             if alive[c] and seen[c] != i:
@@ -151,6 +154,8 @@ def group_by_component(
     out_slots : (n, S) int32 or int64, out
         Position of each row and candidate in `out_members`.
     """
+    # A counting sort: cursors start where the rows of earlier ranges end, so members are in row order however many
+    # threads share the rows.
     for i in range(first, last):
         for k in range(sizes[i]):
             c = candidates[i, k]

@@ -43,6 +43,7 @@ def stream_vector(typingctx: Any, source: Any, start: Any, out_target: Any, posi
         element = builder.gep(base, [arguments[3]])
         offset = builder.and_(builder.ptrtoint(element, vector.INT64), vector.INT64(vector.VECTOR_BYTES - 1))
         address = builder.bitcast(element, value.type.as_pointer())
+        # LLVM calls them nontemporal, and wants a single 1 as the metadata that marks the store.
         # Stores past the caches must be aligned. Buffers are; rows within them need not be, nor are arrays of others.
         with builder.if_else(builder.icmp_unsigned("==", offset, vector.INT64(0)), likely=True) as (aligned, other):
             with aligned:
@@ -80,6 +81,7 @@ def stream(source: Any, out_target: Any) -> None:
     out_target : (n,) float32 or float64, contiguous, out
         Receives the first n values, rounded to its dtype.
     """
+    # Inlined with constant lanes, so that the loop is one load, one conversion and one store per register.
     n = out_target.shape[0]
     lanes = vector.VECTOR_BYTES // out_target.itemsize
     # What does not fill a register at the end is stored one by one, so that nothing behind the target is touched.

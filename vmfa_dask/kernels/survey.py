@@ -57,6 +57,7 @@ def extremes(rows: Any, first: Any, last: Any, out_extremes: Any) -> None:
     out_extremes : (4, D) float64, out
         Smallest, second smallest (∞ where all values are equal), second largest (−∞), largest.
     """
+    # Neutral values: any first value replaces both ends.
     for d in range(first, last):
         out_extremes[0, d] = np.inf
         out_extremes[1, d] = np.inf

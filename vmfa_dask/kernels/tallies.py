@@ -65,6 +65,7 @@ def tally_divergences(
                 if counts[other] == 0:
                     touched[n_touched] = other
                     n_touched += 1
+                # One float64 sum per pair of components, over rows in their order: it does not depend on threads.
                 sums[other] += references[i] - (log_joints[slots[i, k]] - shifts[other])
                 counts[other] += 1
         # Ascending ids make two tallies mergeable in one sweep, and their order independent of that of the rows.

@@ -19,6 +19,7 @@ def _keep(value: Any, component: Any, n: Any, kept: Any, out_components: Any) ->
 
     Ties go to the smaller component, so that the result does not depend on the order of the candidates.
     """
+    # C' is a handful: a sorted list beats a heap, and most candidates end at this first comparison.
     n_kept = kept.shape[0]
     if n == n_kept and (value < kept[n - 1] or (value == kept[n - 1] and component > out_components[n - 1])):
         return n
@@ -71,11 +72,12 @@ def truncate_all(log_joints: Any, first: Any, last: Any, out: Truncated) -> None
         for c in range(n_components):
             value = log_joints[c, i]
             best = max(best, value)
+            # All are kept: no order is needed, and the best one is tracked apart.
             if n_kept == n_components:
                 kept[n] = value
                 out_components[i, n] = c
                 n += 1
-            elif value > -np.inf:
+            elif value > -np.inf:  # a dropped component must not fill up a row's list
                 n = _keep(value, c, n, kept, out_components[i])
         out_best[i] = best
         out_free_energy[i] = _normalize(kept, n, best, out_components[i], out_responsibilities[i])

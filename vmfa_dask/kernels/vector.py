@@ -100,6 +100,7 @@ def add_to_doubles(builder: ir.IRBuilder, value: Any, base: Any, index: Any) -> 
     index : int64 value
         Position of the first entry.
     """
+    # Lanes are added side by side: no order of a sum is chosen here.
     lanes = value.type.count if isinstance(value.type, ir.VectorType) else 1
     wide = value if "double" in str(value.type) else builder.fpext(value, as_vector(DOUBLE, lanes))
     total = builder.fadd(load(builder, base, index, DOUBLE, lanes), wide)
@@ -154,6 +155,7 @@ def splat(builder: ir.IRBuilder, value: Any, lanes: int) -> Any:
     """The scalar `value` in each of `lanes` lanes."""
     if lanes == 1:
         return value
+    # LLVM makes one broadcast instruction of an insertion and a shuffle.
     undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     one = builder.insert_element(undefined, value, INT32(0))
     return shuffle(builder, one, one, [0] * lanes)
@@ -171,6 +173,7 @@ def prefetch(builder: ir.IRBuilder, base: Any, index: Any, locality: int = 3) ->
     locality : int
         3 for the first level of the cache, 2 for the second.
     """
+    # Arguments of the intrinsic: 0 is a read, the last 1 the data cache (0 would be that of instructions).
     address = builder.bitcast(builder.gep(base, [index]), ir.IntType(8).as_pointer())
     kind = ir.FunctionType(ir.VoidType(), [address.type, INT32, INT32, INT32])
     function = builder.module.globals.get("llvm.prefetch.p0") or ir.Function(builder.module, kind, "llvm.prefetch.p0")
@@ -219,6 +222,7 @@ class Loop:
         self.values = [builder.phi(value.type) for value in carried]
         for phi, value in zip(self.values, carried, strict=True):
             phi.add_incoming(value, before)
+        # The condition is checked before the body, so that a loop may have no turn at all.
         inside = builder.icmp_signed("<=", builder.add(self.index, INT64(step)), stop)
         builder.cbranch(inside, body, self.end)
         builder.position_at_end(body)
