@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 def search_space(
     kept: Iterable[int], neighbors: Sequence[Sequence[int]], alive: Sequence[bool], random: Iterable[int]
 ) -> set[int]:
-    """G_n: the union of g_c over the kept components, and random candidates (paper, eq:GGnSet).
+    """S_n: the union of g_c over the kept components, and random candidates (paper, eq:GGnSet).
 
     Parameters
     ----------

@@ -31,8 +31,8 @@ packed : (C, vectors, H + 2, lanes), float32 or float64
     Parameters in the order in which the inner loop reads them: for each vector of features −μ/σ, 1/σ and the H rows of
     Wσ follow each other. Features beyond D are zero. `projections` has the formulas.
 factors, tile
-    Tuples whose *lengths* are H and the number of rows that share one pass over the packed parameters. Lengths of
-    tuples are types to Numba, so each combination is compiled into straight-line code of its own.
+    Tuples whose *lengths* are H and the number of rows in a register tile: rows that share one load of the packed
+    parameters. Lengths of tuples are types to Numba, so each combination is compiled into code of its own.
 precise_slot : (C,) int32, packed_precise : (P, vectors, H + 2, lanes) float64
     Index into `packed_precise` of the components that float32 cannot serve; −1 for all others.
 sums : (m, H + 1) float64

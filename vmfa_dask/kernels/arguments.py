@@ -75,7 +75,7 @@ class PackedParameters(NamedTuple):
     cholesky : (C, H, H) float64
         R, by which projections become factor means.
     factors, tile : tuples of int
-        Their lengths are H and the number of rows per pass; they hold nothing.
+        Their lengths are H and the number of rows in a register tile; their values mean nothing.
     """
 
     packed: FloatArray
@@ -158,7 +158,7 @@ class Graph(NamedTuple):
 
 
 class SearchSpaces(NamedTuple):
-    """Candidates G_n of each row of a row block, and their joints.
+    """Candidates S_n of each row of a row block, and their joints.
 
     Parameters
     ----------

@@ -17,17 +17,17 @@ from vmfa_dask.kernels.vector import CACHE_LINE_BYTES
 
 # Parameters that stay in the first-level cache (32 KiB) while the rows of a component pass, two of them at a time. More
 # crowds the rows out: at 44 KiB (1,024 features, H = 10) a joint took 1.4 times as long.
-_TILE_BYTES = 22 * 1024
+_CACHED_BYTES = 22 * 1024
 # A distance below this part of Σ t²/σ² is computed again in float64: float32 sums carry an error of some 1e-7 of
 # Σ t²/σ², and a distance is meant to be right to about 1e-5 of itself.
 LOST = 0.03
 
 
 @inline
-def _features_per_tile(n_features: Any, feature_bytes: Any) -> Any:
-    """Features that are computed together: tiles of about equal size, multiples of 64 (a cache line of ``uint8``)."""
-    n_tiles = -(-n_features * feature_bytes // _TILE_BYTES)
-    return -(-n_features // (n_tiles * CACHE_LINE_BYTES)) * CACHE_LINE_BYTES
+def _features_per_stretch(n_features: Any, feature_bytes: Any) -> Any:
+    """Features computed together: stretches of about equal size, multiples of 64 (a cache line of ``uint8``)."""
+    n_stretches = -(-n_features * feature_bytes // _CACHED_BYTES)
+    return -(-n_features // (n_stretches * CACHE_LINE_BYTES)) * CACHE_LINE_BYTES
 
 
 @kernel
@@ -41,7 +41,7 @@ def project_rows(rows: Any, ids: Any, packed: Any, factors: Any, tile: Any, out_
         Numbers of the rows.
     packed : (vectors, H + 2, lanes) float32 or float64
         Parameters of the component.
-    factors, tile : tuples of lengths H and rows per pass
+    factors, tile : tuples of lengths H and rows per register tile
     out_sums : (m, H + 1) float64, out
         Σ t²/σ² in column 0, Wt in the others.
     """
@@ -49,15 +49,15 @@ def project_rows(rows: Any, ids: Any, packed: Any, factors: Any, tile: Any, out_
     for i in range(n_rows):
         for k in range(out_sums.shape[1]):
             out_sums[i, k] = 0.0
-    # Partial sums of a tile of features are added in float64, so that wide rows lose no more digits than narrow ones.
+    # Partial sums of a stretch of features are added in float64, so wide rows lose no more digits than narrow ones.
     stride = packed.shape[1]
     line_values = CACHE_LINE_BYTES // packed.itemsize
-    tile_features = _features_per_tile(n_features, stride * packed.itemsize)
-    for start in range(0, n_features, tile_features):
-        stop = min(start + tile_features, n_features)
+    stretch_features = _features_per_stretch(n_features, stride * packed.itemsize)
+    for start in range(0, n_features, stretch_features):
+        stop = min(start + stretch_features, n_features)
         # While these parameters work, the ones that follow are fetched, some lines with each tile of rows: otherwise
         # the first rows of every component wait for memory (15 % of the time at 150 rows a component).
-        n_lines = tile_features * stride // line_values * len(tile) // max(n_rows, 1) + 1
+        n_lines = stretch_features * stride // line_values * len(tile) // max(n_rows, 1) + 1
         i = 0
         while i + len(tile) <= n_rows:
             project(rows, ids, i, packed, start, stop, factors, tile, out_sums)

@@ -69,7 +69,7 @@ def search_spaces(
     last: Any,
     out_spaces: SearchSpaces,
 ) -> None:
-    """Search space G_n of rows ``first:last``: the neighbours of every kept component and random candidates, each once.
+    """Search space S_n of rows ``first:last``: the neighbours of every kept component and random candidates, each once.
 
     Paper, eq:GGnSet, where one candidate is random.
 

@@ -24,7 +24,7 @@ def tally_divergences(
     out_lengths: Any,
     out_tallies: Tallies,
 ) -> None:
-    """Sum ``references[x] − (log p(c̃, x) − shifts[c̃])`` over the rows x of I_c, for each c and each c̃ in G_n.
+    """Sum ``references[x] − (log p(c̃, x) − shifts[c̃])`` over the rows x of I_c, for each c and each c̃ in S_n.
 
     With log p(x|c) as reference and log π as shifts this estimates KL divergences (paper, eq:deltaF); with zeros it is
     the negative joint (eq:euclidean_distance).
