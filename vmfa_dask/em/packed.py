@@ -34,9 +34,9 @@ class PackedMixture:
 
     Parameters
     ----------
-    packed : (C, blocks, H + 2, lanes) array
+    packed : (C, vectors, H + 2, lanes) array
         In the dtype of the mixture.
-    packed_precise : (K, blocks, H + 2, lanes) float64 array
+    packed_precise : (K, vectors, H + 2, lanes) float64 array
         The same for the K components where float32 would cancel.
     precise_slot : (C,) int32 array
         Where a component lies in `packed_precise`, −1 where it does not.
@@ -67,8 +67,8 @@ class PackedMixture:
         n_factors = int(self.cholesky.shape[1])
         lanes = vector.lanes_of(self.packed.dtype.itemsize * 8)
         tile = (0,) * rows_per_tile(n_factors) if lanes > 1 else (0,)
-        slots = (self.precise_slot, self.lost, self.packed_precise)
-        return PackedParameters(self.packed, self.log_norms, *slots, self.cholesky, (0,) * n_factors, tile)
+        precise = (self.precise_slot, self.lost, self.packed_precise)
+        return PackedParameters(self.packed, self.log_norms, *precise, self.cholesky, (0,) * n_factors, tile)
 
 
 def _packed_shape(n: int, n_factors: int, n_features: int, itemsize: int) -> tuple[int, int, int, int]:
