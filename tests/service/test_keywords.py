@@ -14,6 +14,7 @@ import pytest
 
 import vmfa_dask
 from vmfa_dask import Settings, fit_distributed, fit_local
+from vmfa_dask.run.choices import CHOICES as CHOICES_OF_SETTINGS
 from vmfa_dask.service.call import checked_call
 from vmfa_dask.service.inputs import PRESETS
 from vmfa_dask.service.keywords import DEFAULTS, ClusterKeywords, LocalKeywords, SettingsKeywords
@@ -22,7 +23,7 @@ from vmfa_dask.store.runs import RESUME
 
 ROOT = Path(__file__).parents[2]
 CHOICES = {
-    **{name: values for name, values in choices.CHOICES.items() if values != (True, False)},
+    **{name: values for name, values in CHOICES_OF_SETTINGS.items() if values != (True, False)},
     "preset": tuple(PRESETS),
     "resume": RESUME,
     "missing_chunks": ("refuse", "fill"),

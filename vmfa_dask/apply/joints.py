@@ -1,7 +1,8 @@
 """Log-joints that are right for every finite row: float32 where it is enough, float64 for the rows that need it.
 
 Three ways, each for the few rows that the one before cannot serve: the kernels with the parameters as they are, the
-kernels in float64, and residuals of scaled rows, which neither overflow nor cancel. May import: values, runtime, kernels, em, numpy.
+kernels in float64, and residuals of scaled rows, which neither overflow nor cancel.
+May import: values, runtime, kernels, em, numpy.
 """
 
 from __future__ import annotations

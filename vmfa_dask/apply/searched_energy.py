@@ -1,4 +1,7 @@
-"""The free energy of rows that a mixture was not trained on, by guided search. May import: addresses, values, runtime, run, numpy."""
+"""The free energy of rows that a mixture was not trained on, by guided search.
+
+May import: addresses, values, runtime, run, numpy.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 The values of the rows count, not their location: a copy of a store, or one whose files got new times, is the same data.
 So checksums of the rows are kept where reading all of them once more costs little, and sizes and times of the stored
-objects say when that can be left out. Larger data is recognised by its objects alone. May import: em, run, store, numpy.
+objects say when that can be left out. Larger data is recognised by its objects alone.
+May import: em, run, store, numpy.
 """
 
 from __future__ import annotations
