@@ -234,10 +234,10 @@ def warm_worker(numbers: dict[str, Any], dtype: str) -> float:
     float
         Seconds that it took.
     """
-    from vmfa_dask.cluster.warmup import warm_up
+    from vmfa_dask.cluster.compilation import compile_ahead
     from vmfa_dask.run.settings import Settings
 
-    return warm_up(Settings(**numbers), np.dtype(dtype))
+    return compile_ahead(Settings(**numbers), np.dtype(dtype))
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:

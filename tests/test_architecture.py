@@ -104,12 +104,12 @@ def test_imports_go_down(path: Path) -> None:
         ("store", "import numba"),
         ("cluster", "from vmfa_dask.service.fit import fit_local"),
         ("cluster", "from vmfa_dask.apply.model import MixtureModel"),
-        ("apply", "from vmfa_dask.cluster.memory import check_memory"),
+        ("apply", "from vmfa_dask.cluster.memory_check import check_memory"),
         ("apply", "class A:\n    def f(self):\n        from distributed import Client"),
         ("service", "from distributed import Client"),
         ("service", "import dask"),
         ("service", "def f():\n    from distributed import get_client"),
-        ("", "from vmfa_dask.cluster.context import register"),
+        ("", "from vmfa_dask.cluster.worker_context import register"),
     ],
 )
 def test_checker_flags_upward_imports(room: str, source: str) -> None:

@@ -1,8 +1,15 @@
 """Out-of-core, distributed training of very large Gaussian mixtures (mixtures of factor analyzers) on Dask.
 
+Examples
+--------
+>>> import numpy as np
 >>> from dask.distributed import Client
 >>> from vmfa_dask import fit_distributed
->>> fit = fit_distributed("images.zarr", n_components=800, n_factors=5, client=Client())  # doctest: +SKIP
+>>> rows = np.random.default_rng(0).normal(size=(200, 4))  # or the path of a Zarr store
+>>> with Client(processes=False, dashboard_address="127.0.0.1:0") as client:
+...     fit = fit_distributed(rows, n_components=2, n_factors=1, max_iter=3, client=client)
+>>> fit.model.score_samples(rows).shape
+(200,)
 """
 
 from __future__ import annotations
@@ -64,3 +71,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

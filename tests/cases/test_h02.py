@@ -13,7 +13,7 @@ import pytest
 from tests.kept import change, seal
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_local
-from vmfa_dask.service import contents
+from vmfa_dask.service import fingerprint
 
 ROWS = draw(make_mixture(3, 6, 1), 600, dtype="float32")
 OPTIONS: dict[str, Any] = {
@@ -56,9 +56,9 @@ def test_replaced_rows_with_the_times_of_the_old_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, bound: str
 ) -> None:
     if bound != "all rows":
-        monkeypatch.setattr(contents, "_ALWAYS_BYTES", 0)
+        monkeypatch.setattr(fingerprint, "_ALWAYS_BYTES", 0)
     if bound == "parts":
-        monkeypatch.setattr(contents, "_MOST_BYTES", 0)
+        monkeypatch.setattr(fingerprint, "_MOST_BYTES", 0)
     path, run = tmp_path / "x.zarr", str(tmp_path / "run")
     first = fit_local(write_store(path, ROWS, **LAYOUTS[layout]), **OPTIONS, run=run)
     times = times_of(path)
@@ -72,9 +72,9 @@ def test_replaced_rows_with_the_times_of_the_old_ones(
 
 def test_stores_that_tell_nothing_are_known_by_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Web servers and other file systems: no sizes, no times."""
-    monkeypatch.setattr(contents, "_MOST_REMOTE_BYTES", 0)
-    monkeypatch.setattr(contents, "_MOST_BYTES", 0)
-    monkeypatch.setattr(contents, "stamps_of", lambda array: None)
+    monkeypatch.setattr(fingerprint, "_MOST_REMOTE_BYTES", 0)
+    monkeypatch.setattr(fingerprint, "_MOST_BYTES", 0)
+    monkeypatch.setattr(fingerprint, "stamps_of", lambda array: None)
     path, run = tmp_path / "x.zarr", tmp_path / "run"
     fit_local(write_store(path, ROWS, 100), **OPTIONS, run=str(run))
     known = json.loads((run / "data.json").read_text())
@@ -89,8 +89,8 @@ def test_stores_that_tell_nothing_are_known_by_parts(tmp_path: Path, monkeypatch
 
 
 def test_a_run_without_parts_gets_them_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "_ALWAYS_BYTES", 0)
-    monkeypatch.setattr(contents, "_MOST_BYTES", 0)
+    monkeypatch.setattr(fingerprint, "_ALWAYS_BYTES", 0)
+    monkeypatch.setattr(fingerprint, "_MOST_BYTES", 0)
     path, run = tmp_path / "x.zarr", tmp_path / "run"
     fit_local(write_store(path, ROWS, 100), **OPTIONS, run=str(run))
     change(run / "data.json", lambda known: known.pop("parts"))
@@ -104,11 +104,11 @@ def test_a_run_without_parts_gets_them_and_goes_on(tmp_path: Path, monkeypatch: 
 def test_parts_lie_all_over_the_rows_and_within_their_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, budget: int
 ) -> None:
-    monkeypatch.setattr(contents, "_PARTS_BYTES", budget)
+    monkeypatch.setattr(fingerprint, "_PARTS_BYTES", budget)
     from vmfa_dask.store.rows import ZarrRows
 
     rows = ZarrRows(write_store(tmp_path / "x.zarr", ROWS, **LAYOUTS[layout]))
-    parts = contents._parts(rows)
+    parts = fingerprint._parts(rows)
     assert parts is not None
     starts, stops = [part[0] for part in parts], [part[1] for part in parts]
     assert (min(starts), max(stops)) == (0, 600)

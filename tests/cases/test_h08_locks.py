@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from tests.cases.ended_driver import OPTIONS, ROWS
 from vmfa_dask import fit_local
-from vmfa_dask.cluster import warmup
+from vmfa_dask.cluster import compilation
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.store.locks import held_lock
 from vmfa_dask.store.runs import RunFolder
@@ -30,17 +30,17 @@ FLOAT = np.dtype("float32")
 @pytest.fixture(autouse=True)
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has not compiled anything."""
-    monkeypatch.setattr(warmup, "_warm", set())
-    monkeypatch.setattr(warmup, "_tiny_fit", lambda *arguments: None)
+    monkeypatch.setattr(compilation, "_compiled", set())
+    monkeypatch.setattr(compilation, "_tiny_fit", lambda *arguments: None)
 
 
 def warm() -> None:
-    warmup.warm_up(Settings.paper(3, 1), FLOAT)
+    compilation.compile_ahead(Settings.paper(3, 1), FLOAT)
 
 
 # Where the lock of the compile cache lies.
 
-WHERE = "from vmfa_dask.cluster import warmup; print(warmup._lock_path())"
+WHERE = "from vmfa_dask.cluster import compilation; print(compilation._lock_path())"
 
 
 def lock_path(**environment: str) -> str:
@@ -61,8 +61,8 @@ def test_the_lock_lies_in_the_cache_of_compiled_code(tmp_path: Path) -> None:
 
 
 def test_without_a_cache_there_is_nothing_to_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warmup, "cache_folder", lambda: None)
-    monkeypatch.setattr(warmup, "held_lock", None)
+    monkeypatch.setattr(compilation, "cache_folder", lambda: None)
+    monkeypatch.setattr(compilation, "held_lock", None)
     warm()
 
 
@@ -73,8 +73,8 @@ def test_without_a_cache_there_is_nothing_to_lock(monkeypatch: pytest.MonkeyPatc
 def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileLock]:
     """The lock, held by somebody else."""
     path = str(tmp_path / "vmfa_dask.lock")
-    monkeypatch.setattr(warmup, "_lock_path", lambda: path)
-    monkeypatch.setattr(warmup, "_SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(compilation, "_lock_path", lambda: path)
+    monkeypatch.setattr(compilation, "_SILENT_SECONDS", 0.05)
     with FileLock(path, thread_local=False) as lock:
         yield lock
 
@@ -84,7 +84,7 @@ def test_who_waits_says_so_and_goes_on_when_it_is_free(
 ) -> None:
     caplog.set_level(logging.INFO, "vmfa_dask")
     order: list[str] = []
-    monkeypatch.setattr(warmup, "_tiny_fit", lambda *arguments: order.append("compiled"))
+    monkeypatch.setattr(compilation, "_tiny_fit", lambda *arguments: order.append("compiled"))
     waiting = threading.Thread(target=warm)
     waiting.start()
     while "waiting for it" not in caplog.text:
@@ -99,7 +99,7 @@ def test_who_waits_says_so_and_goes_on_when_it_is_free(
 def test_nobody_waits_for_ever(
     held: FileLock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(warmup, "_LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(compilation, "_LOCK_SECONDS", 0.1)
     warm()
     (record,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
     assert record.getMessage() == f"{held.lock_file}: held by another process for 0 s; compiling without it"
@@ -112,7 +112,7 @@ def test_what_is_planted_in_place_of_the_lock_is_no_error(
     path, precious = tmp_path / "x.lock", tmp_path / "precious"
     precious.write_text("results of a year")
     path.mkdir() if plant == "folder" else path.symlink_to(precious)
-    monkeypatch.setattr(warmup, "_lock_path", lambda: str(path))
+    monkeypatch.setattr(compilation, "_lock_path", lambda: str(path))
     caplog.set_level(logging.INFO, "vmfa_dask")
     warm()
     assert precious.read_text() == "results of a year"
@@ -133,7 +133,7 @@ def test_disks_without_locks_are_used_and_that_is_said(
         raise refusal
 
     monkeypatch.setattr(FileLock, "acquire", refuse)
-    monkeypatch.setattr(warmup, "_lock_path", lambda: str(tmp_path / "x.lock"))
+    monkeypatch.setattr(compilation, "_lock_path", lambda: str(tmp_path / "x.lock"))
     caplog.set_level(logging.INFO, "vmfa_dask")
     fit_local(ROWS, **OPTIONS, run=tmp_path / "run")
     assert fit_local(ROWS, **OPTIONS, run=tmp_path / "run", resume="require").history

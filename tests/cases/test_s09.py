@@ -20,7 +20,7 @@ from tests.kept import as_format_1
 from tests.objects import environment_of, make_bucket, object_server
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import fit_distributed, fit_local
-from vmfa_dask.service import contents
+from vmfa_dask.service import fingerprint
 
 ROWS = draw(make_mixture(3, 6, 1), 600, dtype="float32")
 OPTIONS: dict[str, Any] = {
@@ -73,7 +73,7 @@ def test_a_corrected_row_is_noticed_and_the_right_one_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Callable[[Path, np.ndarray], Any], bound: str
 ) -> None:
     if bound != "always compared":
-        monkeypatch.setattr(contents, "_ALWAYS_BYTES", 0)
+        monkeypatch.setattr(fingerprint, "_ALWAYS_BYTES", 0)
     run = str(tmp_path / "run")
     first = fit_local(source(tmp_path, ROWS), **OPTIONS, run=run)
     with pytest.raises(ValueError, match=r"data: rows within 301:302 are not those .* Use another folder as run"):
@@ -107,7 +107,7 @@ MOVES: dict[str, Callable[[Path], Path]] = {
 def test_the_same_rows_elsewhere_or_with_other_times_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, move: Callable[[Path], Path]
 ) -> None:
-    monkeypatch.setattr(contents, "_ALWAYS_BYTES", 0)
+    monkeypatch.setattr(fingerprint, "_ALWAYS_BYTES", 0)
     run = tmp_path / "run"
     straight = fit_local(ROWS, **{**OPTIONS, "max_iter": 4})
     path = Path(write_store(tmp_path / "x.zarr", ROWS, CHUNK))
@@ -131,8 +131,8 @@ def test_rows_may_come_in_another_form(tmp_path: Path, first: str, then: str) ->
 
 
 def test_large_data_is_known_by_its_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "_ALWAYS_BYTES", 0)
-    monkeypatch.setattr(contents, "_MOST_BYTES", 0)
+    monkeypatch.setattr(fingerprint, "_ALWAYS_BYTES", 0)
+    monkeypatch.setattr(fingerprint, "_MOST_BYTES", 0)
     path, run = tmp_path / "x.zarr", tmp_path / "run"
     fit_local(write_store(path, ROWS, CHUNK, compressors=None), **OPTIONS, run=str(run))
     assert json.loads((run / "data.json").read_text())["checksums"] is None
@@ -180,8 +180,8 @@ def test_on_a_cluster_and_in_an_object_store(tmp_path: Path, processes: Client) 
 
 
 def test_objects_have_tags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(contents, "_ALWAYS_BYTES", 0)
-    monkeypatch.setattr(contents, "_MOST_REMOTE_BYTES", 0)
+    monkeypatch.setattr(fingerprint, "_ALWAYS_BYTES", 0)
+    monkeypatch.setattr(fingerprint, "_MOST_REMOTE_BYTES", 0)
     with object_server() as port, environment_of(port):
         from vmfa_dask.store.objects import zarr_target
 

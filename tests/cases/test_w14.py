@@ -16,8 +16,8 @@ from distributed import Client
 
 import vmfa_dask
 from tests.clusters import local_cluster
-from vmfa_dask.cluster import versions
-from vmfa_dask.cluster.versions import check_versions
+from vmfa_dask.cluster import package_versions
+from vmfa_dask.cluster.package_versions import check_versions
 
 
 @pytest.fixture(scope="module")
@@ -44,29 +44,13 @@ def changed(client: Client, worker: str, change: Callable[..., None], undo: Call
         client.run(undo, *args, workers=[worker])
 
 
-def with_version(client: Client, worker: str, package: str, version: str) -> Any:
-    """One worker that has another version of a package."""
-
-    def change(package: str, version: str) -> None:
-        import importlib
-
-        module: Any = importlib.import_module(package)
-        module.known, module.__version__ = module.__version__, version
-
-    def undo(package: str, version: str) -> None:
-        import sys
-
-        module: Any = sys.modules[package]
-        module.__version__ = module.known
-
-    return changed(client, worker, change, undo, package, version)
+def with_version(client: Client, worker: str, package: str, version: str | None) -> Any:
+    """One worker that has another version of a package, or none at all."""
+    return (with_own_version if package == "vmfa_dask" else with_other_version)(client, worker, package, version)
 
 
-def without(client: Client, worker: str, package: str) -> Any:
-    """One worker that cannot import a package, nor find it among the installed ones."""
-
-    def change(package: str) -> None:
-        import importlib.metadata
+def with_own_version(client: Client, worker: str, package: str, version: str | None) -> Any:
+    def change(package: str, version: str | None) -> None:
         import sys
 
         class Absent:
@@ -74,30 +58,44 @@ def without(client: Client, worker: str, package: str) -> Any:
                 if name.split(".")[0] == package:
                     raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-        def version(name: str) -> str:
-            if name == package:
-                raise importlib.metadata.PackageNotFoundError(name)
-            return original(name)
-
-        original = importlib.metadata.version
-        hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == package}
-        finder: Any = Absent()
-        sys.meta_path.insert(0, finder)
-        setattr(importlib.metadata, "version", version)  # noqa: B010 (a name that type checkers hold to be fixed)
         kept: Any = sys
-        kept.kept_by_test = (original, hidden)
+        kept.kept_by_test = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == package}
+        finder: Any = Absent()
+        if version is None:
+            sys.meta_path.insert(0, finder)
+        else:
+            module: Any = type(sys)(package)
+            module.__version__ = version
+            sys.modules[package] = module
 
-    def undo(package: str) -> None:
-        import importlib.metadata
+    def undo(package: str, version: str | None) -> None:
         import sys
 
         kept: Any = sys
-        original, hidden = kept.kept_by_test
-        setattr(importlib.metadata, "version", original)  # noqa: B010
-        del sys.meta_path[0]
-        sys.modules.update(hidden)
+        if version is None:
+            del sys.meta_path[0]
+        sys.modules.pop(package, None)
+        sys.modules.update(kept.kept_by_test)
 
-    return changed(client, worker, change, undo, package)
+    return changed(client, worker, change, undo, package, version)
+
+
+def with_other_version(client: Client, worker: str, package: str, version: str | None) -> Any:
+    def change(package: str, version: str | None, dask_worker: Any) -> None:
+        original = dask_worker.handlers["versions"]
+
+        def versions(packages: Any = None) -> dict[str, Any]:
+            found = original(packages=packages)
+            found["packages"][package] = version
+            return found
+
+        versions.original = original
+        dask_worker.handlers["versions"] = versions
+
+    def undo(package: str, version: str | None, dask_worker: Any) -> None:
+        dask_worker.handlers["versions"] = dask_worker.handlers["versions"].original
+
+    return changed(client, worker, change, undo, package, version)
 
 
 def lines_of(message: str) -> list[str]:
@@ -134,11 +132,11 @@ def test_another_version_on_one_worker_is_refused(client: Client) -> None:
 @pytest.mark.parametrize("package", ["vmfa_dask", "numba"])
 def test_a_missing_package_is_refused(client: Client, package: str) -> None:
     worker, here = workers_of(client)[0], {"vmfa_dask": vmfa_dask.__version__, "numba": numba.__version__}[package]
-    with without(client, worker, package):
-        with pytest.raises(Exception, match=f"No module named '{package}'"):
-            client.run(__import__, package, workers=[worker])
-        with pytest.raises(RuntimeError, match="all packages that it uses; install them") as found:
-            check_versions(client)
+    with (
+        with_version(client, worker, package, None),
+        pytest.raises(RuntimeError, match="all packages that it uses; install them") as found,
+    ):
+        check_versions(client)
     assert lines_of(str(found.value)) == ["package client worker", f"{package} {here} not installed on worker {worker}"]
     check_versions(client)
 
@@ -204,7 +202,7 @@ def test_our_package_and_others_are_one_error(client: Client, caplog: pytest.Log
 
 def test_a_long_table_is_cut(monkeypatch: pytest.MonkeyPatch, client: Client) -> None:
     monkeypatch.setattr(vmfa_dask, "__version__", "7.0")
-    monkeypatch.setattr(versions, "_MOST_LINES", 1)
+    monkeypatch.setattr(package_versions, "_MOST_LINES", 1)
     with pytest.raises(RuntimeError, match="and 1 more") as found:
         check_versions(client)
     assert len(lines_of(str(found.value))) == 3

@@ -18,7 +18,7 @@ from distributed import Client
 from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture
 from vmfa_dask import fit_distributed, fit_local
-from vmfa_dask.cluster.warmup import warm_up
+from vmfa_dask.cluster.compilation import compile_ahead
 from vmfa_dask.run.settings import Settings
 
 LIMIT = 400 * 10**6
@@ -75,7 +75,7 @@ def watching(client: Client) -> Iterator[tuple[dict[int, list[int]], set[str]]]:
 @pytest.mark.timeout(300)
 def test_more_rows_than_memory(store: str) -> None:
     # A compiler takes 100 MB and more of the process that it works in, once; this is about what rows take.
-    warm_up(Settings.paper(OPTIONS["n_components"], n_factors=OPTIONS["n_factors"]), np.dtype("float32"))
+    compile_ahead(Settings.paper(OPTIONS["n_components"], n_factors=OPTIONS["n_factors"]), np.dtype("float32"))
     with local_cluster(1, 2, memory_limit=LIMIT) as cluster, Client(cluster, set_as_default=False) as client:
         before = sorted(client.run(os.getpid).values())
         with watching(client) as (sizes, states):

@@ -18,8 +18,8 @@ from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import IterationRecord, fit_distributed, fit_local
 from vmfa_dask.cluster.conditions import Conditions, check_processors
-from vmfa_dask.cluster.versions import version_here
-from vmfa_dask.cluster.watch import WorkerWatch
+from vmfa_dask.cluster.package_versions import version_here
+from vmfa_dask.cluster.worker_watch import WorkerWatch
 from vmfa_dask.cluster.workers import ask
 from vmfa_dask.kernels.processor import Processor, how_to_agree, this_processor
 from vmfa_dask.kernels.vector import _vector_unit
@@ -225,11 +225,11 @@ def test_another_version_during_a_run_ends_it_with_its_worker(
 def change_version(version: str) -> None:
     """Another version, and no context of the run: as a worker that has just come."""
     import vmfa_dask
-    from vmfa_dask.cluster import context
+    from vmfa_dask.cluster import worker_context
 
     vmfa_dask.__version__ = version
-    context._contexts.clear()
-    context._made_by_tasks.clear()
+    worker_context._contexts.clear()
+    worker_context._made_by_tasks.clear()
 
 
 def test_a_real_worker_of_another_version_ends_a_run_with_a_table(

@@ -25,7 +25,7 @@ ROWS_BYTES = 64 * 2**20
 
 def runs_in_workers(client: Client) -> int:
     def count() -> int:
-        from vmfa_dask.cluster.context import _contexts
+        from vmfa_dask.cluster.worker_context import _contexts
 
         return len(_contexts)
 

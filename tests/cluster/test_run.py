@@ -14,9 +14,9 @@ from distributed import Client
 from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, parameters
 from vmfa_dask import fit_distributed, fit_local
-from vmfa_dask.cluster import context as contexts
-from vmfa_dask.cluster.executor import TOPIC
-from vmfa_dask.cluster.memory import check_memory, smallest_limit
+from vmfa_dask.cluster import worker_context as contexts
+from vmfa_dask.cluster.dask_executor import TOPIC
+from vmfa_dask.cluster.memory_check import check_memory, smallest_limit
 from vmfa_dask.cluster.workers import shares_process
 from vmfa_dask.run.handover import PartialResult
 from vmfa_dask.store.exchange import running_kernel

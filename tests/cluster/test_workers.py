@@ -9,7 +9,7 @@ import pytest
 from distributed import Client
 from distributed.comm.core import CommClosedError
 
-from vmfa_dask.cluster.watch import WorkerWatch
+from vmfa_dask.cluster.worker_watch import WorkerWatch
 from vmfa_dask.cluster.workers import naming_a_lost_scheduler, workers_of
 from vmfa_dask.run.executor import SchedulerLost
 

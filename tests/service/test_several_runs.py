@@ -11,7 +11,7 @@ from distributed import Client
 
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import Fit, IterationRecord, attach, fit_distributed, fit_local
-from vmfa_dask.cluster.executor import TOPIC
+from vmfa_dask.cluster.dask_executor import TOPIC
 from vmfa_dask.store.run_inspection import read_state
 
 ROWS = draw(make_mixture(5, 8, 3), 600, dtype="float32")

@@ -13,7 +13,7 @@ import zarr
 
 from tests.forms import every_form, stores
 from tests.samples import draw, make_mixture, write_store
-from vmfa_dask.apply.inference import as_source
+from vmfa_dask.apply.model_rows import as_source
 from vmfa_dask.run.row_source import ArrayRows
 from vmfa_dask.service.sources import opened_rows
 from vmfa_dask.store.gate import admit

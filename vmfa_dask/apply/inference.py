@@ -1,64 +1,36 @@
-"""Exact inference with a mixture: every component, no search. May import: values, tables, em, store."""
+"""Exact inference with a mixture: every component, no search. May import: values, runtime, em, run, apply, numpy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from vmfa_dask.apply.joints import ExactJoints
 from vmfa_dask.em.rows import Rows
-from vmfa_dask.run.row_source import ArrayRows, RowSource, read_ahead, refuse_non_finite
+from vmfa_dask.run.row_source import RowSource, read_ahead, refuse_non_finite
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.runtime.threads import Cores, available_cores
-from vmfa_dask.store.dask_rows import DaskRows
-from vmfa_dask.store.gate import Lazy, Stored, admit, check_layout, shapes_of_rows
-from vmfa_dask.store.rows import ZarrRows
-from vmfa_dask.tables import NoFeatures
 from vmfa_dask.values import Float64, Int64, Mixture
 
 _BLOCK_BYTES = 64 * 2**20
 
 
-def as_source(mixture: Mixture, x: Any, array: str | None = None, sample_dim: str | None = None) -> RowSource:
-    """Rows in any form that a fit takes; what is not in memory is read block by block.
+def checked_truncation(truncation: int | None, n_components: int) -> int:
+    """C' of bounds, by default as in fits.
 
     Parameters
     ----------
-    mixture : the model, whose shape the rows must have, or be flat
-    x : (n, D) or (n, *feature_shape) in any form that `store.gate.admit` knows
-    array, sample_dim : variable or member, and dimension that counts samples, as in a fit
+    truncation : int or None
+        C', components kept per row.
+    n_components : int
+        C.
 
-    Raises
-    ------
-    ValueError, TypeError, FileNotFoundError
-        When the rows have another shape than those of the model, the dtype holds no numbers, or it is not clear what to
-        read.
-    """
-    try:
-        return _opened(mixture.feature_shape, x, array, sample_dim)
-    except NoFeatures as error:
-        expected = shapes_of_rows(mixture.feature_shape)
-        raise ValueError(f"{error.found}; expected {expected}: use reshape(1, -1) for one row") from error
-
-
-def _opened(feature_shape: tuple[int, ...], x: Any, array: str | None, sample_dim: str | None) -> RowSource:
-    found = admit("x", x, array, sample_dim)
-    if isinstance(found, Stored):
-        stored = ZarrRows(found.url, found.name, missing="fill")
-        check_layout(stored.label, stored.feature_shape, feature_shape)
-        stored.check_complete()  # named in the log
-        stored.use_threads(available_cores())
-        return stored
-    rows = DaskRows(found.array, found.origin) if isinstance(found, Lazy) else ArrayRows(found.values, 1, found.origin)
-    check_layout(found.origin.label, rows.feature_shape, feature_shape)
-    return rows
-
-
-def checked_truncation(truncation: int | None, n_components: int) -> int:
-    """C' of bounds, by default as in fits.
+    Returns
+    -------
+    int
+        From 1 to C.
 
     Raises
     ------
@@ -74,15 +46,18 @@ def checked_truncation(truncation: int | None, n_components: int) -> int:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is known of the mean log-density of some rows from C' components of each, per row, in nats.
+    """Bounds of the mean log-density of some rows from the best C' components of each, in nats per row.
 
     ``free_energy <= score <= upper`` (paper, eq. ll_bounds).
 
     Parameters
     ----------
-    free_energy : mean log of the mass of the C' components that explain a row best
-    score : mean log-density, with all components
-    upper : `free_energy` plus the mean ratio of the mass that was left out to the mass that was kept
+    free_energy : float
+        Mean log of the mass of the C' components that explain a row best.
+    score : float
+        Mean log-density, with all components.
+    upper : float
+        `free_energy` plus the mean ratio of the mass that was left out to the mass that was kept.
     """
 
     free_energy: float
@@ -91,7 +66,15 @@ class Bounds:
 
 
 class Evaluator:
-    """Log-joints of rows with all components, block by block."""
+    """Log-joints of rows with all components, row block by row block.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        The model; components of weight 0 are left out.
+    n_threads : int, optional
+        Threads that compute; by default as many as cores are available.
+    """
 
     def __init__(self, mixture: Mixture, n_threads: int | None = None) -> None:
         self.mixture = mixture
@@ -99,23 +82,74 @@ class Evaluator:
         self._exact = ExactJoints(_of_components(mixture, self._alive), Cores(n_threads or available_cores()))
 
     def blocks(self, rows: RowSource) -> Iterator[tuple[slice, Rows, Float64]]:
-        """``(range, rows, log-joints (C, n))`` of the blocks of rows; C counts the components of positive weight."""
+        """Log-joints log p(c, x), row block by row block.
+
+        Parameters
+        ----------
+        rows : RowSource
+            Rows of the width of the model.
+
+        Yields
+        ------
+        part : slice
+            Numbers of the rows in this block.
+        block : (n, D) array
+            The rows as they are stored.
+        joints : (C, n) float64 array
+            Nats, −inf where they are below what float64 holds; C counts the components of positive weight.
+
+        Raises
+        ------
+        ValueError
+            At a row that holds NaN or infinity.
+        """
         size = int(np.clip(_BLOCK_BYTES // (8 * len(self._alive)), 16, 4096))
         for first, block in read_ahead(rows, 0, rows.n_rows, size):
             refuse_non_finite(rows, first, block)
             yield slice(first, first + len(block)), block, self._exact.of(block)
 
     def score_samples(self, rows: RowSource) -> Float64:
-        """log p(x) per row, (n,) float64, nats; −inf where it is below what float64 holds."""
+        """Log-density of each row.
+
+        Parameters
+        ----------
+        rows : RowSource
+            Rows of the width of the model.
+
+        Returns
+        -------
+        (n,) float64 array
+            log p(x) in nats; −inf where it is below what float64 holds.
+
+        Raises
+        ------
+        ValueError
+            At a row that holds NaN or infinity.
+        """
         scores = np.empty(rows.n_rows)
         for part, _, joints in self.blocks(rows):
             scores[part] = _log_sum(joints)
         return scores
 
     def predict(self, rows: RowSource) -> Int64:
-        """Component of largest joint per row, (n,) int64; ties go to the smaller number.
+        """The most probable component of each row.
 
-        Where all joints are below what float64 holds, the distance decides, which is all that counts that far away.
+        Where all joints are below what float64 holds, the distance decides: so far away nothing else counts.
+
+        Parameters
+        ----------
+        rows : RowSource
+            Rows of the width of the model.
+
+        Returns
+        -------
+        (n,) int64 array
+            Numbers of components; ties go to the smaller number.
+
+        Raises
+        ------
+        ValueError
+            At a row that holds NaN or infinity.
         """
         labels = np.empty(rows.n_rows, np.int64)
         for part, block, joints in self.blocks(rows):
@@ -127,15 +161,33 @@ class Evaluator:
         return labels
 
     def bounds(self, rows: RowSource, truncation: int) -> Bounds:
-        """Bounds from the `truncation` best components of each row."""
+        """Bounds of the mean log-density from the best components of each row (paper, eq. ll_bounds).
+
+        Parameters
+        ----------
+        rows : RowSource
+            Rows of the width of the model.
+        truncation : int
+            C', components that count in each row.
+
+        Returns
+        -------
+        Bounds
+            Nats per row.
+
+        Raises
+        ------
+        ValueError
+            At a row that holds NaN or infinity.
+        """
         sums, n_left = np.zeros(3), max(0, len(self._alive) - truncation)
         for _, _, joints in self.blocks(rows):
             total, kept = _log_sum(joints), joints
             if n_left:
                 kept = np.partition(joints, n_left, axis=0)[n_left:]
             captured = _log_sum(kept) if n_left else total
-            known = np.isfinite(captured)
-            left_out = np.expm1(total[known] - captured[known])  # mass left out over mass kept
+            finite = np.isfinite(captured)
+            left_out = np.expm1(total[finite] - captured[finite])  # mass left out over mass kept
             with np.errstate(over="ignore"):
                 sums += captured.sum(), total.sum(), left_out.sum()
         energy, score, ratio = (float(value) for value in sums / rows.n_rows)
@@ -143,7 +195,7 @@ class Evaluator:
 
 
 def _of_components(mixture: Mixture, chosen: Int64) -> Mixture:
-    """The mixture of some components, with the weights that they have."""
+    """The mixture of some components, with their weights unchanged."""
     if len(chosen) == mixture.n_components:
         return mixture
     names = ("weights", "means", "loadings", "noise_variances")
@@ -151,7 +203,7 @@ def _of_components(mixture: Mixture, chosen: Int64) -> Mixture:
 
 
 def _log_sum(joints: Float64) -> Float64:
-    """Logarithm of the sum over components of what is given by its logarithm, (n,)."""
+    """Logarithm of the sum over components, (n,)."""
     best = joints.max(axis=0)
     shift = np.where(np.isfinite(best), best, 0.0)  # −inf − (−inf) is no number
     with np.errstate(divide="ignore"):

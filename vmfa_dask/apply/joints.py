@@ -1,7 +1,8 @@
-"""Log-joints that hold for every finite row: float32 where it is enough, float64 for the rows that need it.
+"""Log-joints that are right for every finite row: float32 where it is enough, float64 for the rows that need it.
 
 Three ways, each for the few rows that the one before cannot serve: the kernels with the parameters as they are, the
-kernels in float64, and residuals of scaled rows, which neither overflow nor cancel. May import: values, kernels, em.
+kernels in float64, and residuals of scaled rows, which neither overflow nor cancel.
+May import: values, runtime, kernels, em, numpy.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from vmfa_dask.values import Float64, Int64, Mixture
 
 # A distance carries at most this part of Σ t²/σ² as an error: float32 sums were seen to be off by 3.4e-7.
 _ROUNDING = {"float32": 3.5e-7, "float64": 1e-15}
-# An error counts from this part of the distance on, where it is more than a few nats in a hundred thousand features.
+# An error counts if it is larger than this part of the distance, and than a few nats in a hundred thousand features.
 _PART_OF_DISTANCE, _NATS_PER_FEATURE = 1e-4, 1e-5
-# The best component is looked for again where others may be better and joints are wrong by more than this, in nats.
+# The best component is computed again where others may be better and joints are wrong by more than this, in nats.
 _OPEN_ORDER = 0.02
 # Rows that stay in the cache while all components pass over them.
 _MARKED_TOGETHER = 256
@@ -32,7 +33,15 @@ _SHRINK = 2.0**-4
 
 
 class ExactJoints:
-    """Log-joints of any finite rows with all components of a mixture, none of which has weight 0."""
+    """Log-joints of any finite rows with all components of a mixture.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        Without components of weight 0.
+    cores : Cores
+        Threads that compute.
+    """
 
     def __init__(self, mixture: Mixture, cores: Cores) -> None:
         self.mixture, self.cores = mixture, cores
@@ -40,7 +49,18 @@ class ExactJoints:
         self._wide: _Kernels | None = self._plain if mixture.means.dtype == np.float64 else None
 
     def of(self, block: Rows) -> Float64:
-        """Log-joints (C, n) float64 of rows as they are stored; −inf where a density is below what float64 holds."""
+        """Log-joints log p(c, x).
+
+        Parameters
+        ----------
+        block : (n, D) array
+            Finite rows as they are stored.
+
+        Returns
+        -------
+        (C, n) float64 array
+            Nats; −inf where a density is below what float64 holds.
+        """
         rows = self._working(block)
         joints = self._plain.joints(rows)
         doubtful = self._plain.doubtful(rows, joints)
@@ -54,12 +74,23 @@ class ExactJoints:
         return joints
 
     def nearest(self, block: Rows) -> Int64:
-        """Component of smallest Mahalanobis distance, (n,): the best one where all densities are below float64."""
+        """The component of smallest Mahalanobis distance: the best one where all densities are below float64.
+
+        Parameters
+        ----------
+        block : (n, D) array
+            Finite rows as they are stored.
+
+        Returns
+        -------
+        (n,) int64 array
+            Numbers of components.
+        """
         labels: Int64 = self._by_residuals(block)[1].argmin(axis=0)
         return labels
 
     def _working(self, block: Rows) -> Rows:
-        """Rows for the plain kernels; what narrowing would round stays in float64 where components need its digits."""
+        """Rows for the plain kernels, in float64 where components need digits that narrowing would round away."""
         exact = is_exact(block.dtype, self.mixture.means.dtype.name) and not self.mixture.offset.any()
         if self._plain.is_mixed and not exact:
             return self._in_float64(block)
@@ -70,7 +101,7 @@ class ExactJoints:
             return read_only(np.subtract(block, self.mixture.offset, dtype=np.float64))
 
     def _float64_kernels(self) -> _Kernels:
-        """Derived when a row needs it: twice as large as the float32 model."""
+        """Derived only when a row needs them: they are twice as large as the float32 model."""
         if self._wide is None:
             names = ("means", "loadings", "noise_variances")
             wide = {name: getattr(self.mixture, name).astype(np.float64) for name in names}
@@ -110,7 +141,7 @@ def _scaled(rows: Float64) -> tuple[Float64, Float64]:
 
 
 class _Kernels:
-    """A mixture in one precision: what the kernels give, and how far it is to be trusted."""
+    """A mixture in one precision: the results of the kernels, and how far they can be trusted."""
 
     def __init__(self, mixture: Mixture, cores: Cores) -> None:
         self.mixture, self.cores = mixture, cores

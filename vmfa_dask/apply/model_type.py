@@ -1,4 +1,4 @@
-"""The type of a model: what its parameters have in common, and how many of them are free. May import: em."""
+"""The type of a model: constraints on its parameters, and how many of them are free. May import: run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from vmfa_dask.run.choices import COVARIANCES, NOISES
 
 @dataclass(frozen=True)
 class ModelType:
-    """What the components of a mixture have in common, and what of them was learned (see `Settings`).
+    """Constraints on the parameters of a mixture (see `Settings`).
 
     Parameters
     ----------
-    covariance_type : "mfa", "diagonal" or "isotropic"
-    noise : "component" or "shared"
-    learn_weights : whether the mixing proportions are free
+    covariance_type : {"mfa", "diagonal", "isotropic"}
+        Form of the covariances.
+    noise : {"component", "shared"}
+        Whether each component has noise variances of its own.
+    learn_weights : bool
+        Whether the mixing proportions are free.
 
     Raises
     ------
@@ -42,10 +45,20 @@ class ModelType:
         return f"{self.covariance_type}, noise {noise}{'' if self.learn_weights else ', weights not learned'}"
 
     def n_parameters(self, n_components: int, n_features: int, n_factors: int) -> int:
-        """Free parameters of a mixture of this type: weights, means and covariances.
+        """Count the free parameters of a mixture of this type: weights, means and covariances.
 
         Loadings count without the rotations of the factors, which change no density: D·H − H(H−1)/2 per component. No
         covariance counts for more than the D(D+1)/2 numbers that it has.
+
+        Parameters
+        ----------
+        n_components, n_features, n_factors : int
+            C, D and H.
+
+        Returns
+        -------
+        int
+            For `MixtureModel.aic` and `MixtureModel.bic`.
         """
         c, d, h = n_components, n_features, min(n_factors, n_features)
         noise = (1 if self.covariance_type == "isotropic" else d) * (1 if self.noise == "shared" else c)

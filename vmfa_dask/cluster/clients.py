@@ -1,4 +1,4 @@
-"""The client of a fit, from what users hand in: a client, the address of a scheduler, a cluster, or nothing.
+"""The client of a fit, from what users pass: a client, the address of a scheduler, a cluster, or nothing.
 
 May import: dask, distributed.
 """
@@ -18,34 +18,52 @@ _CLOSED = ("closing", "closed", "failed")
 
 
 class Connection:
-    """A client, and whether it ends with the fit: one that was opened here does, that of the user never.
+    """A client, and whether it closes with the fit: one that was opened here does, that of the user never.
 
     Parameters
     ----------
-    client : `distributed.Client`
-    opened : whether it was opened here
+    client : distributed.Client
+        Connected to a scheduler.
+    opened : bool
+        Whether it was opened here.
     """
 
     def __init__(self, client: Client, opened: bool) -> None:
         self.client, self._ends = client, opened
 
     def keep(self) -> Connection:
-        """Leave the client open; whoever gets what is returned ends it later."""
+        """Leave the client open after the fit.
+
+        Returns
+        -------
+        Connection
+            To the same client; its owner calls `end`.
+        """
         kept = Connection(self.client, self._ends)
         self._ends = False
         return kept
 
     def end(self) -> None:
-        """Close a client that was opened here and is not kept."""
+        """Close the client if it was opened here and is not kept."""
         if self._ends:
             self.client.close()
 
 
 @contextmanager
 def connected(client: Any) -> Iterator[Connection]:
-    """The client of a fit, by default the current one.
+    """Connect for the enclosed lines.
 
-    Within a task, the task gives its place in the worker to others for that time, so that those of the fit can run.
+    Within a task, the task leaves its thread of the worker to the tasks of the fit for that time.
+
+    Parameters
+    ----------
+    client : object
+        As in `connect`.
+
+    Yields
+    ------
+    Connection
+        Its client is closed after the lines if it was opened here and is not kept.
 
     Raises
     ------
@@ -54,19 +72,30 @@ def connected(client: Any) -> Iterator[Connection]:
     """
     connection = connect(client)
     try:
-        with _place_of_task_left():
+        with _thread_of_task_left():
             yield connection
     finally:
         connection.end()
 
 
 def connect(client: Any) -> Connection:
-    """A connection by what a user hands in as `client`.
+    """Connect to the cluster that a user means.
+
+    Parameters
+    ----------
+    client : distributed.Client, str, cluster or None
+        A client, the address of a scheduler, a cluster such as `LocalCluster`, or None for the current client, or else
+        the scheduler for which Dask is configured.
+
+    Returns
+    -------
+    Connection
+        A client is opened for addresses and clusters.
 
     Raises
     ------
     TypeError
-        When it is nothing of that kind, or works asynchronously.
+        When `client` is nothing of that kind, or works asynchronously.
     ValueError
         When there is none, or it is closed.
     OSError
@@ -86,7 +115,7 @@ def _is_cluster(client: Any) -> bool:
 
 
 def _current() -> Connection:
-    """The client of this task or the one that was opened last; else of the scheduler that Dask is configured for."""
+    """The client of this task or the one opened last, or else one of the scheduler that Dask is configured for."""
     try:
         return Connection(_checked(get_client()), opened=False)
     except ValueError as error:
@@ -137,8 +166,8 @@ def _first_line(error: BaseException) -> str:
 
 
 @contextmanager
-def _place_of_task_left() -> Iterator[None]:
-    """Within a task that holds a thread of its worker: another task may have the thread meanwhile."""
+def _thread_of_task_left() -> Iterator[None]:
+    """Let another task have the thread meanwhile, if this is a task that holds a thread of its worker."""
     if not _holds_a_thread():
         yield
         return
@@ -150,7 +179,7 @@ def _place_of_task_left() -> Iterator[None]:
 
 
 def _holds_a_thread() -> bool:
-    """Whether this is a task that has not left its place, as those of `worker_client` have."""
+    """Whether this is a task that has not left its thread, as those of `worker_client` have."""
     try:
         get_worker()
     except ValueError:

@@ -1,6 +1,6 @@
-"""What every worker of a run must bring: checked on all that are there before it, and by the first task of later ones.
+"""What every worker of a run must meet: checked on all workers before it, and by the first task of each later one.
 
-May import: em, store, cluster, distributed.
+May import: kernels, run, store, cluster, distributed.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections import Counter
 from dataclasses import dataclass
 
 from distributed import Client, get_worker
 
-from vmfa_dask.cluster.memory import room_for_cache
-from vmfa_dask.cluster.versions import version_here
+from vmfa_dask.cluster.memory_check import room_for_cache
+from vmfa_dask.cluster.package_versions import version_here
 from vmfa_dask.cluster.workers import ask
 from vmfa_dask.kernels.processor import Processor, how_to_agree, this_processor
 from vmfa_dask.run.row_source import RowSource
@@ -25,9 +26,21 @@ _MOST_NAMES = 5
 
 
 def check_processors(client: Client, warn: bool = True) -> Processor | None:
-    """The processor of all workers that are there now; None when none of them answers.
+    """Refuse workers whose processors round sums differently.
 
-    Others of the same width may round differently in few sums, and are logged as one warning.
+    Other models with vectors of the same width may round differently in few sums, and are logged as one warning.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        All workers that are there now are asked.
+    warn : bool
+        Whether to log different models.
+
+    Returns
+    -------
+    Processor or None
+        That of most workers; None when none of them answers.
 
     Raises
     ------
@@ -35,11 +48,12 @@ def check_processors(client: Client, warn: bool = True) -> Processor | None:
         When kernels use vectors of different widths, or workers are of different architectures: sums of a run would
         then depend on which worker computes what. Widths, workers and what to set are named.
     """
-    found: dict[str, Processor] = ask(client, this_processor)
-    if not found:
+    processors: dict[str, Processor] = ask(client, this_processor)
+    if not processors:
         return None
-    kinds = sorted(set(found.values()), key=lambda kind: sum(other == kind for other in found.values()), reverse=True)
-    table = "".join(f"\n  {kind}: {_names([w for w in sorted(found) if found[w] == kind])}" for kind in kinds)
+    counts = Counter(processors.values())
+    kinds = sorted(set(counts), key=counts.__getitem__, reverse=True)
+    table = "".join(f"\n  {kind}: {_names([w for w in sorted(processors) if processors[w] == kind])}" for kind in kinds)
     if not all(kind.rounds_as(kinds[0]) for kind in kinds):
         raise RuntimeError(
             "the workers' processors round sums differently, and results would depend on which worker computes what; "
@@ -64,14 +78,20 @@ def _names(workers: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a worker of a run must bring; its tasks carry it.
+    """What a worker of a run must meet; the tasks of the run carry it.
 
     Parameters
     ----------
-    version : of this package
-    processor : of the run's workers; None where it is not known
-    total_bytes : what a run takes in a worker at its peak, without a cache of rows
-    shape, dtype : of the rows
+    version : str
+        Of this package.
+    processor : Processor or None
+        Of the run's workers; None where it is not known.
+    total_bytes : int
+        Peak memory of the run in a worker, without a cache of rows.
+    shape : tuple of int
+        Shape of the rows, (N, *feature_shape).
+    dtype : str
+        Dtype in which they are read.
     """
 
     version: str
@@ -82,24 +102,45 @@ class Conditions:
 
     @staticmethod
     def of(processor: Processor | None, total_bytes: int, rows: RowSource) -> Conditions:
-        """Conditions of a run that this process drives."""
-        return Conditions(version_here(), processor, total_bytes, (rows.n_rows, *rows.feature_shape), str(rows.dtype))
-
-    def check_worker(self, folder: str) -> int | None:
-        """Refuse this process when its tasks could not give what those of the other workers give.
+        """Conditions of a run that this process drives.
 
         Parameters
         ----------
-        folder : path or URL through which the processes of the run exchange versions
+        processor : Processor or None
+            Of the run's workers.
+        total_bytes : int
+            Peak memory of the run in a worker, without a cache of rows.
+        rows : RowSource
+            As the driver has opened them.
 
         Returns
         -------
-        Bytes that a cache of rows may take here; None without a limit.
+        Conditions
+            With the version of this process.
+        """
+        return Conditions(version_here(), processor, total_bytes, (rows.n_rows, *rows.feature_shape), str(rows.dtype))
+
+    def check_worker(self, folder: str) -> int | None:
+        """Refuse this process when its tasks could not give the results of the other workers. Called by a task.
+
+        Parameters
+        ----------
+        folder : str
+            Path or URL through which the processes of the run exchange versions.
+
+        Returns
+        -------
+        int or None
+            Bytes that a cache of rows may take here; None without a limit.
 
         Raises
         ------
-        RuntimeError, FileNotFoundError, MemoryError
-            In one sentence that names the worker.
+        RuntimeError
+            When it has another version of this package, or rounds sums differently.
+        FileNotFoundError
+            When it does not see the folder.
+        MemoryError
+            When the run does not fit its memory limit. Each message names the worker.
         """
         worker = get_worker()
         name, version, processor = f"worker {worker.address}", version_here(), this_processor()
@@ -121,11 +162,17 @@ class Conditions:
         return room_for_cache(self.total_bytes, worker.memory_manager.memory_limit, name)
 
     def check_rows(self, rows: ZarrRows) -> None:
-        """Refuse rows that this process finds in place of those of the run.
+        """Refuse other rows than those of the run. Called by a task.
+
+        Parameters
+        ----------
+        rows : ZarrRows
+            As this process has opened them.
 
         Raises
         ------
         FileNotFoundError
+            When their shape or dtype is another one.
         """
         shape, dtype = (rows.n_rows, *rows.feature_shape), str(rows.dtype)
         if (shape, dtype) != (self.shape, self.dtype):

@@ -1,4 +1,4 @@
-"""Drivers that are tasks of the cluster: published under the path of their run, so that any client finds them.
+"""Drivers that are tasks of the cluster, published under the path of their run so that any client finds them.
 
 When the worker of a driver dies, the scheduler starts the driver elsewhere. May import: distributed.
 """
@@ -15,44 +15,102 @@ _PREFIX = "driver-"
 
 
 def is_driver(key: Any) -> bool:
-    """Whether a key of Dask is that of a driver: it works in a thread beside those of the worker's other tasks."""
+    """Whether a task is a driver: it works in a thread beside those of the worker's other tasks.
+
+    Parameters
+    ----------
+    key : object
+        Key of a task of Dask.
+
+    Returns
+    -------
+    bool
+        By the form of the key.
+    """
     return isinstance(key, str) and key.startswith(_PREFIX)
 
 
-def _published(run: str) -> str:
+def _dataset_of(run: str) -> str:
     return f"vmfa-dask:{run}"
 
 
 def start_driver(client: Client, run: str, function: Callable[..., Any], data: str, options: dict[str, Any]) -> Any:
-    """The future of ``function(data, client=..., **options)`` on some worker, published for other clients.
+    """Start ``function(data, client=..., **options)`` on some worker, and publish it for other clients.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    run : str
+        Path or URL of the run.
+    function : callable
+        The fit.
+    data : str
+        Path or URL of the rows.
+    options : dict
+        Keywords of the call, small enough to travel with a task.
+
+    Returns
+    -------
+    distributed.Future
+        Of what the function returns.
 
     Raises
     ------
     RuntimeError
         When a driver of this run is at work on the cluster already.
     """
-    known = find_driver(client, run)
-    if known is not None:
-        if known.status == "pending":
+    last = find_driver(client, run)
+    if last is not None:
+        if last.status == "pending":
             raise RuntimeError(f"{run}: a driver is at work on this run; attach(run) finds it")
-        client.unpublish_dataset(_published(run))
+        client.unpublish_dataset(_dataset_of(run))
     future = client.submit(_drive, function, data, options, key=f"{_PREFIX}{os.urandom(4).hex()}", pure=False)
-    client.publish_dataset(future, name=_published(run))
+    client.publish_dataset(future, name=_dataset_of(run))
     return future
 
 
 def find_driver(client: Client, run: str) -> Any:
-    """The future of the last driver of a run, or None."""
-    return client.get_dataset(_published(run), default=None)
+    """Find the last driver of a run.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    run : str
+        Path or URL of the run.
+
+    Returns
+    -------
+    distributed.Future or None
+        None where the cluster knows none.
+    """
+    return client.get_dataset(_dataset_of(run), default=None)
 
 
 def result_of(client: Client, future: Any, timeout: float | None) -> Any:
-    """What a driver has returned, from the worker that holds it; the scheduler passes it on only where it must.
+    """Wait for a driver and fetch its result from the worker that holds it, past the scheduler where that is possible.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    future : distributed.Future
+        Of the driver.
+    timeout : float or None
+        Seconds; None waits as long as it takes.
+
+    Returns
+    -------
+    object
+        What the driver has returned.
 
     Raises
     ------
     TimeoutError
         When the driver has not ended in time.
+    Exception
+        What the driver has raised.
     """
     try:
         future.exception(timeout=timeout)
@@ -64,22 +122,45 @@ def result_of(client: Client, future: Any, timeout: float | None) -> Any:
 
 
 def is_at_work(client: Client, future: Any) -> bool:
-    """Whether a worker has taken up a driver that has not ended."""
+    """Whether a worker has begun a driver that has not ended.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    future : distributed.Future
+        Of the driver.
+
+    Returns
+    -------
+    bool
+        False where the scheduler went away.
+    """
     if future.status != "pending":
         return False
-    found = client.sync(client.scheduler.get_task_status, keys=[future.key]) if client.scheduler else {}
-    return bool(found.get(future.key) == "processing")
+    states = client.sync(client.scheduler.get_task_status, keys=[future.key]) if client.scheduler else {}
+    return bool(states.get(future.key) == "processing")
 
 
 def drop_driver(client: Client, run: str, future: Any) -> None:
-    """Let the cluster forget a driver and what it has returned; one that was started since then stays."""
-    known = find_driver(client, run)
-    if known is not None and known.key == future.key:
-        client.unpublish_dataset(_published(run))
+    """Let the cluster forget a driver and its result.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    run : str
+        Path or URL of the run.
+    future : distributed.Future
+        Of the driver; a later driver of the same run stays.
+    """
+    last = find_driver(client, run)
+    if last is not None and last.key == future.key:
+        client.unpublish_dataset(_dataset_of(run))
     future.release()
 
 
 def _drive(function: Callable[..., Any], data: str, options: dict[str, Any]) -> Any:
-    """The driver, in a thread that gives its place back to the worker."""
+    """The driver, in a thread that leaves its slot of the worker to other tasks."""
     with worker_client() as client:
         return function(data, client=client, **options)

@@ -1,4 +1,4 @@
-"""Workers that Dask has paused take no tasks, and a fit on them waits without a word: a warning says so.
+"""Workers that Dask has paused take no tasks, and a fit on them would wait in silence: a warning says so.
 
 May import: cluster, distributed.
 """
@@ -17,7 +17,7 @@ from vmfa_dask.cluster.workers import workers_of
 
 logger = logging.getLogger(__name__)
 
-# Dask pauses workers for moments, too, while they write results to disk: those that two looks find are told of.
+# Dask also pauses workers for moments while they write results to disk: only those that two looks find count.
 SECONDS_BETWEEN_LOOKS = 5.0
 _MOST_NAMES = 5
 
@@ -27,7 +27,8 @@ class PauseWatch:
 
     Parameters
     ----------
-    client : of the cluster
+    client : distributed.Client
+        Of the cluster.
     """
 
     def __init__(self, client: Client) -> None:
@@ -60,16 +61,29 @@ class PauseWatch:
 
 
 def describe_pause(paused: Mapping[str, Mapping[str, Any]], n_workers: int) -> str:
-    """Which workers are paused, what they hold, and what to do."""
-    named = []
+    """Say which workers are paused, what they hold, and what to do.
+
+    Parameters
+    ----------
+    paused : mapping of str to mapping
+        Facts of the paused workers by address, as `workers.workers_of` gives them.
+    n_workers : int
+        All workers of the cluster.
+
+    Returns
+    -------
+    str
+        One sentence, and advice.
+    """
+    listed = []
     for name, worker in sorted(paused.items())[:_MOST_NAMES]:
         held, limit = worker.get("metrics", {}).get("memory"), worker.get("memory_limit")
         sizes = f"{held / 2**20:.0f} MiB in use" if held else "memory in use unknown"
-        named.append(f"{name} ({sizes}, limit {limit / 2**20:.0f} MiB)" if limit else f"{name} ({sizes})")
+        listed.append(f"{name} ({sizes}, limit {limit / 2**20:.0f} MiB)" if limit else f"{name} ({sizes})")
     more = f" and {len(paused) - _MOST_NAMES} more" if len(paused) > _MOST_NAMES else ""
-    what = "the fit waits until one goes on" if len(paused) == n_workers else "their tasks wait"
+    consequence = "the fit waits until one goes on" if len(paused) == n_workers else "their tasks wait"
     return (
         f"{len(paused)} of {n_workers} workers are paused, as their memory is near its limit, and take no tasks; "
-        f"{what}: {', '.join(named)}{more}. Free what else their processes hold (results of other work; "
+        f"{consequence}: {', '.join(listed)}{more}. Free what else their processes hold (results of other work; "
         "in a cluster within this process its own arrays), restart them, or give them more memory (memory_limit)"
     )

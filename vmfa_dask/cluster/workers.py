@@ -1,6 +1,6 @@
-"""The workers of a cluster: waiting for the first ones, asking them, and telling when their scheduler went away.
+"""The workers of a cluster: waiting for the first ones, asking them, and noticing that their scheduler went away.
 
-May import: em, distributed.
+May import: run, distributed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from vmfa_dask.run.executor import SchedulerLost
 
 logger = logging.getLogger(__name__)
 
-
 # Name of the task that a cluster without workers is given.
 _CALL = "vmfa-call-workers"
 _LEAVING = ("closing", "closing_gracefully", "closed", "failed")
@@ -30,7 +29,18 @@ LOSSES = (CancelledError, CommClosedError, TimeoutError, OSError)
 
 @contextmanager
 def naming_a_lost_scheduler(client: Client) -> Iterator[None]:
-    """Turn what the enclosed lines end with into `SchedulerLost` when the connection to the scheduler is gone."""
+    """Turn errors of the enclosed lines into `SchedulerLost` when the connection to the scheduler is gone.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Whose connection it is.
+
+    Raises
+    ------
+    SchedulerLost
+        With the address of the scheduler.
+    """
     try:
         yield
     except LOSSES as error:
@@ -40,20 +50,38 @@ def naming_a_lost_scheduler(client: Client) -> Iterator[None]:
 
 
 def check_connection(client: Client) -> None:
-    """Refuse a client whose scheduler went away: tasks that are submitted to it wait forever.
+    """Refuse a client whose scheduler went away: tasks that are submitted to it would wait for ever.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Whose connection it is.
 
     Raises
     ------
     SchedulerLost
+        With the address of the scheduler.
     """
     if client.status in ("closing", "closed"):
         raise SchedulerLost(f"lost the scheduler at {address_of(client)}")
 
 
 def ask(client: Client, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """What a function returns on each worker that is there now, by address.
+    """Call a function on each worker that is there now.
 
-    A worker that goes away meanwhile is left out: its loss is no answer.
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    function : callable
+        Runs outside of tasks, in the worker's event loop.
+    *arguments : object
+        Of the function.
+
+    Returns
+    -------
+    dict
+        What it returns, by the address of the worker. A worker that goes away meanwhile is left out.
 
     Raises
     ------
@@ -62,27 +90,47 @@ def ask(client: Client, function: Callable[..., Any], *arguments: Any) -> dict[s
     """
     answers = client.run(function, *arguments, on_error="return")
     for worker, answer in sorted(answers.items()):
-        if isinstance(answer, Exception) and not _is_loss_of_worker(answer):
+        if isinstance(answer, Exception) and not is_loss_of_worker(answer):
             answer.add_note(f"on worker {worker}")
             raise answer
     return {worker: answer for worker, answer in answers.items() if not isinstance(answer, Exception)}
 
 
-def _is_loss_of_worker(error: Exception) -> bool:
-    """Whether an answer of `Client.run` is that of a connection, not of the function: those of files are of subclasses.
+def is_loss_of_worker(answer: Any) -> bool:
+    """Whether an answer of ``Client.run(..., on_error="return")`` says that the worker could not be reached.
 
-    The scheduler gives them for workers that do not answer; a plain OSError is one that took too long to connect.
+    Parameters
+    ----------
+    answer : object
+        What the function has returned or raised.
+
+    Returns
+    -------
+    bool
+        True for errors of the connection. A plain OSError is one that took too long; errors of files are subclasses.
     """
-    return isinstance(error, CommClosedError | TimeoutError | ConnectionError) or type(error) is OSError
+    return isinstance(answer, CommClosedError | TimeoutError | ConnectionError) or type(answer) is OSError
 
 
 def wait_for_workers(client: Client, timeout: float) -> dict[str, Any]:
-    """Workers of the cluster; waits for the first one, with a task in the queue that lets a cluster grow that scales.
+    """Wait for the first worker, with a task in the queue so that a cluster that scales with its load grows.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    timeout : float
+        Seconds.
+
+    Returns
+    -------
+    dict
+        Facts of the workers by address, as `workers_of`, without those that are leaving.
 
     Raises
     ------
     TimeoutError
-        When no worker comes within `timeout` seconds.
+        When no worker comes in time.
     """
     workers = _at_work(client)
     if workers:
@@ -108,12 +156,22 @@ def wait_for_workers(client: Client, timeout: float) -> dict[str, Any]:
 
 
 def _at_work(client: Client) -> dict[str, Any]:
-    """The workers that take tasks or will take some again: none that are on their way out."""
+    """The workers that take tasks or will take some again."""
     return {name: worker for name, worker in workers_of(client).items() if worker.get("status") not in _LEAVING}
 
 
 def workers_of(client: Client) -> dict[str, Any]:
-    """What the scheduler knows of each worker, by address.
+    """What the scheduler knows of each worker.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+
+    Returns
+    -------
+    dict
+        Facts of the workers by address: "status", "nthreads", "memory_limit" and others.
 
     Raises
     ------
@@ -127,10 +185,34 @@ def workers_of(client: Client) -> dict[str, Any]:
 
 
 def address_of(client: Client) -> str:
-    """Address of the scheduler; empty where it is not known."""
+    """Address of the scheduler.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+
+    Returns
+    -------
+    str
+        Empty where it is not known.
+    """
     return str(client.scheduler.address) if client.scheduler is not None else ""
 
 
 def shares_process(client: Client, workers: dict[str, Any]) -> bool:
-    """Whether scheduler and all workers live in this process."""
+    """Whether the scheduler and all workers live in this process.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    workers : dict
+        The workers by address.
+
+    Returns
+    -------
+    bool
+        By their addresses.
+    """
     return address_of(client).startswith("inproc") and all(a.startswith("inproc") for a in workers)

@@ -7,8 +7,8 @@ set, except in `reduction`, which may reorder one sum: flags that assume away Na
 that of IEEE: a check for zero in each one, as Python's own needs it, keeps loops out of vector registers.
 
 Compiled code is kept on disk (`NUMBA_CACHE_DIR`, or `__pycache__` beside the source). Processes that start together
-may write one cache at once: `warm_up` therefore compiles under a file lock (see `cluster.warmup`). Numba notices that
-the file of a kernel has changed, but not the files of what is compiled into it; so the names under which code is kept
+may write one cache at once: `cluster.compilation` therefore compiles under a file lock. Numba notices that the file
+of a kernel has changed, but not the files of what is compiled into it; so the names under which code is kept
 carry a hash of all sources of this room, and an updated checkout never runs old code.
 """
 

@@ -1,31 +1,24 @@
-"""Keeping a run: what a state needs is written to the run's folder, then the marker moves.
+"""Keeping a run: the arrays of a state are written to the run's folder, then the file that names the state.
 
-May import: em, store.
+May import: kernels, run, store.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from vmfa_dask.kernels.processor import Processor
-from vmfa_dask.run.plan import Plan, make_plan
-from vmfa_dask.run.projection import kept_bytes
+from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.records import IterationRecord
-from vmfa_dask.run.row_source import RowSource
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.start import Start, write_given_start
 from vmfa_dask.run.state import DONE, FINAL, RunState
 from vmfa_dask.run.storage import Arrays, Storage
 from vmfa_dask.run.versions import needed_by
-from vmfa_dask.service.contents import recognize
-from vmfa_dask.service.inputs import BegunStart, describe_rows, describe_start
-from vmfa_dask.service.options import Options
-from vmfa_dask.service.same_run import check_same_start, same_plan, settings_of_run, stored_plan
 from vmfa_dask.store.places import place_at
 from vmfa_dask.store.run_files import STATE, KeptState, replace_processor
 from vmfa_dask.store.runs import RunFolder
@@ -35,22 +28,33 @@ logger = logging.getLogger(__name__)
 
 
 class RunStopped(RuntimeError):
-    """A run ended because it was asked to; it can go on."""
+    """A run ended because it was asked to; it can be resumed."""
 
 
 class KeptRun:
-    """A run with a folder: finds where it stands, and keeps each state that is due.
+    """A run with a folder: finds its last state, and keeps each state that is due.
 
     Parameters
     ----------
-    folder : the run's folder, locked by this process
-    begun : the state that was found there, if any
-    settings, plan : the run
-    share : part of the time of the run that keeping it may take; 1 keeps every state
+    folder : RunFolder
+        Of the run, locked by this process.
+    begun : KeptState or None
+        The state that was found there.
+    settings : Settings
+        Of the run.
+    plan : Plan
+        Of the run.
+    share : float
+        Share of the run's time that keeping it may take; 1 keeps every state.
 
     Attributes
     ----------
-    n_kept : passes up to which the run is kept; None where nothing is
+    path : str
+        Folder or URL of the run.
+    remote : bool
+        Whether it is in an object store.
+    n_kept : int or None
+        Number of passes that are kept; None where nothing is.
     """
 
     def __init__(
@@ -67,15 +71,47 @@ class KeptRun:
         self._patience, self._last, self._cost = 1.0 / share - 1.0, time.monotonic(), 0.0
 
     def exchange(self, name: str) -> str:
-        """Path or URL at which processes exchange the versions in work; those that killed drivers left are removed."""
+        """Make a place in the run's folder where processes exchange versions; those of killed drivers are removed.
+
+        Parameters
+        ----------
+        name : str
+            Of the run on its cluster.
+
+        Returns
+        -------
+        str
+            Path or URL.
+
+        Raises
+        ------
+        OSError
+            When it cannot be written.
+        """
         return self._folder.exchange(name)
 
     def remove_exchange(self) -> None:
-        """Remove the versions in work."""
+        """Remove the versions that processes have exchanged."""
         self._folder.remove_exchanges()
 
     def attach(self, working: Storage) -> RunState | None:
-        """Work with this storage from now on; the state to go on from, None where no pass was completed."""
+        """Copy the last kept state to the storage of the run, and keep states from there.
+
+        Parameters
+        ----------
+        working : Storage
+            Where the tasks of the run write.
+
+        Returns
+        -------
+        RunState or None
+            The state to resume from; None where no pass was completed.
+
+        Raises
+        ------
+        ValueError
+            When the kept state is damaged or incomplete.
+        """
         self._working = working
         if self._begun is None:
             return None
@@ -85,12 +121,23 @@ class KeptRun:
         return state.reopened(self._settings)
 
     def note_processor(self, processor: Processor | None) -> None:
-        """Remember what computes the run; a warning where it goes on with what may round differently."""
+        """Note the processor in the run's folder, and warn where another one has computed the run so far.
+
+        Parameters
+        ----------
+        processor : Processor or None
+            Of the workers; nothing happens where it is not known.
+
+        Raises
+        ------
+        OSError
+            When the folder cannot be written.
+        """
         if processor is None:
             return
-        here = asdict(processor)
-        before = replace_processor(place_at(self.path), here)
-        if before is not None and before != here and self._begun is not None:
+        facts = asdict(processor)
+        before = replace_processor(place_at(self.path), facts)
+        if before is not None and before != facts and self._begun is not None:
             logger.warning(
                 "%s: the run was computed with %s, and goes on with %s: its results may differ in their last bits from "
                 "those of a run on one kind of processor",
@@ -100,24 +147,46 @@ class KeptRun:
             )
 
     def keep(self, state: RunState) -> None:
-        """Keep a state when it is due: when the run is done, or has worked long enough for the cost of the last one."""
+        """Keep a state if it is due: when the run is done, or has computed long enough for the cost of keeping.
+
+        Parameters
+        ----------
+        state : RunState
+            After a complete pass.
+
+        Raises
+        ------
+        OSError
+            When the folder cannot be written.
+        """
         self._latest = state
         if state.phase == DONE or time.monotonic() - self._last >= self._patience * self._cost:
             self.keep_latest()
 
     def check_stop(self, record: IterationRecord) -> None:
-        """Called after a pass has been told of.
+        """End the run after a pass if it was asked to stop.
+
+        Parameters
+        ----------
+        record : IterationRecord
+            Of the pass.
 
         Raises
         ------
         RunStopped
-            When the run was asked to stop, and there is more to do.
+            When there is more to do.
         """
         if record.phase != FINAL and self._folder.stop_requested():
             raise RunStopped(f"{self.path}: stopped after pass {record.iteration}, as was asked for")
 
     def keep_latest(self) -> None:
-        """Keep the last complete pass, if it is not kept yet."""
+        """Keep the last complete pass, if it is not kept yet.
+
+        Raises
+        ------
+        OSError
+            When the folder cannot be written.
+        """
         state, begin = self._latest, time.monotonic()
         if state is None:
             return
@@ -129,30 +198,30 @@ class KeptRun:
         self._cost = self._last - begin
 
     def begin_with(self, start: Start) -> None:
-        """Begin with a start that is given whole; nothing happens where the run has begun."""
+        """Keep a given start as the first state; nothing happens where the run has begun.
+
+        Parameters
+        ----------
+        start : Start
+            With all its arrays.
+
+        Raises
+        ------
+        OSError
+            When the folder cannot be written.
+        """
         if self._begun is None:
-            known: Arrays | None = {} if self._settings.standardize else None  # the driver surveys the rows
-            write_given_start(self._durable, self._settings, self._plan, start, known)
+            units: Arrays | None = {} if self._settings.standardize else None  # the driver surveys the rows
+            write_given_start(self._durable, self._settings, self._plan, start, units)
             state = RunState.first(self._settings, self._settings.n_components)
             self._folder.write_state(state.as_dict(), self._copy(state, self._durable, None))
 
     def _copy(
         self, state: RunState, source: Storage, target: Storage | None, expected: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """Copy what a state needs, where there is a target.
+        """Copy what a state needs to a target, if there is one; returns digests of the blocks by their names.
 
-        Parameters
-        ----------
-        expected : digests of the blocks by their names; None where nothing is known of them
-
-        Returns
-        -------
-        Digests of the blocks.
-
-        Raises
-        ------
-        ValueError
-            Naming what is missing, or is not what the state was kept with.
+        `expected` are the digests with which the state was kept; None where they are not known.
         """
         digests = dict[str, str]()
         for address, needed in needed_by(state, self._settings, self._plan):
@@ -177,61 +246,26 @@ class KeptRun:
 
 
 def state_from(path: str, values: dict[str, Any]) -> RunState:
-    """The state that the run at a path keeps.
+    """Make a state of its stored values.
+
+    Parameters
+    ----------
+    path : str
+        Folder or URL of the run, for messages.
+    values : dict
+        As they were stored.
+
+    Returns
+    -------
+    RunState
+        The state.
 
     Raises
     ------
     ValueError
-        Naming the file and the field that holds something else.
+        Naming the file and the damaged field.
     """
     try:
         return RunState.from_dict(values)
     except ValueError as error:
         raise ValueError(f"{path}/{STATE}: damaged: {error}; restore the file from a copy") from error
-
-
-@contextmanager
-def kept_run(
-    options: Options, settings: Settings, rows: RowSource, start: Start | BegunStart | None
-) -> Iterator[tuple[KeptRun | None, Plan]]:
-    """The run in a folder, held while the caller works on it, and its plan; without a folder the plan alone.
-
-    A run goes on with the plan that it was begun with, whatever plan this version of the package would make. What ends
-    before it has a state leaves the folder to any other run.
-
-    Raises
-    ------
-    ValueError, FileExistsError, FileNotFoundError, RuntimeError, OSError
-        As `store.runs.RunFolder`.
-    """
-    plan = make_plan(rows, settings, options.n_groups)
-    if options.run is None:
-        yield None, plan
-        return
-    folder = RunFolder(options.run)
-    try:
-        folder.check_space(kept_bytes(rows, settings))
-        known = folder.begun() or {}
-        if "plan" in known:
-            plan = same_plan(folder.path, stored_plan(folder.path, known), plan, options.n_groups)
-        begin = describe_start(start)
-        check_same_start(folder.path, known.get("start", begin).get("digest"), begin["digest"])
-        identity = {
-            "settings": settings_of_run(settings, known.get("settings", {})),
-            "data": describe_rows(rows),
-            "plan": asdict(plan),
-            "start": begin,
-        }
-        begun = folder.begin(identity, options.resume, lambda seen: recognize(folder.path, rows, plan, seen))
-        if begun is not None:
-            logger.info("%s: going on after %d passes", folder.path, len(state_from(folder.path, begun.values).records))
-        try:
-            yield KeptRun(folder, begun, settings, plan, options.checkpoint_share), plan
-        except BaseException as error:
-            try:
-                folder.give_up()
-            except OSError as left:  # what ended the run matters more
-                error.add_note(f"{folder.path}: what was begun there could not be removed: {left}")
-            raise
-    finally:
-        folder.release()

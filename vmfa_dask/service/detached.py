@@ -1,7 +1,7 @@
 """Runs whose driver is a task of the cluster, so that the client may leave and come back.
 
-All that the client needs to find a run again is its folder. When the driver's worker dies, another one goes on with the
-run. May import: em, store, cluster, service.
+The folder of a run is enough to find it again. When the driver's worker dies, another worker resumes the run.
+May import: run, store, cluster, service.
 """
 
 from __future__ import annotations
@@ -19,13 +19,34 @@ from vmfa_dask.store.run_inspection import read_state, request_stop
 
 
 class DetachedRun:
-    """A run whose driver works on the cluster.
+    """A run whose driver works on the cluster; `fit_distributed` and `attach` return it.
 
     Parameters
     ----------
-    run : folder or URL of the run
-    future : of the driver
-    connection : to the cluster; a client that was opened for it is closed when the run is forgotten
+    run : str
+        Folder or URL of the run.
+    future : distributed.Future
+        Of the driver.
+    connection : Connection
+        To the cluster; a client that was opened for it is closed when the run is forgotten.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import zarr
+    >>> from dask.distributed import Client
+    >>> from vmfa_dask import attach, fit_distributed
+    >>> client = Client(processes=False, dashboard_address="127.0.0.1:0")
+    >>> with client, tempfile.TemporaryDirectory() as folder:
+    ...     rows = np.random.default_rng(0).normal(size=(200, 4))
+    ...     _ = zarr.create_array(f"{folder}/rows.zarr", data=rows)
+    ...     detached = fit_distributed(
+    ...         f"{folder}/rows.zarr", n_components=2, n_factors=1, client=client, run=f"{folder}/run", detach=True
+    ...     )
+    ...     fit = attach(f"{folder}/run", client).result(timeout=60)
+    >>> fit.model.n_components
+    2
     """
 
     def __init__(self, run: str, future: Any, connection: Connection) -> None:
@@ -38,9 +59,9 @@ class DetachedRun:
 
     @property
     def status(self) -> str:
-        """What the driver does or did.
+        """State of the driver.
 
-        "pending" (waiting or working), "finished", "error", "cancelled", "lost" (the scheduler went away) or
+        "pending" (waiting or running), "finished", "error", "cancelled", "lost" (the scheduler went away) or
         "forgotten".
         """
         if self._fit is not None:
@@ -48,31 +69,56 @@ class DetachedRun:
         return "forgotten" if self._forgotten else str(self.future.status)
 
     def records(self) -> tuple[IterationRecord, ...]:
-        """Records of the passes that the run's folder keeps by now."""
+        """Records of the passes that the run's folder keeps by now.
+
+        Returns
+        -------
+        tuple of IterationRecord
+            Empty before the first pass was kept.
+
+        Raises
+        ------
+        ValueError
+            When the folder is damaged.
+        """
         values = read_state(self.run)
         return state_from(self.run, values).records if values else ()
 
     def stop(self) -> None:
-        """Ask the driver to stop after the pass in work; `result` then raises `RunStopped`, and the run can go on."""
+        """Ask the driver to stop after the current pass.
+
+        `result` then raises `RunStopped`, and the run can be resumed.
+
+        Raises
+        ------
+        OSError
+            When the run's folder cannot be written.
+        """
         request_stop(self.run)
 
     def result(self, timeout: float | None = None) -> Fit:
-        """Wait for the end and return what `fit_distributed` returns.
-
-        The cluster forgets it then; this object keeps it.
+        """Wait for the end of the run. The cluster forgets the result then; this object keeps it.
 
         Parameters
         ----------
-        timeout : seconds; None waits as long as it takes
+        timeout : float, optional
+            Seconds; by default it waits as long as it takes.
+
+        Returns
+        -------
+        Fit
+            What `fit_distributed` returns without `detach`.
 
         Raises
         ------
         TimeoutError
-            When the run has not ended by then; it goes on.
+            When the run has not ended by then; it continues.
         RunStopped
             When `stop` ended it.
         RuntimeError
             When the run was forgotten.
+        Exception
+            What else has ended the run.
         """
         if self._fit is None:
             if self._forgotten:
@@ -83,17 +129,17 @@ class DetachedRun:
         return self._fit
 
     def forget(self) -> None:
-        """Let the cluster forget the driver and what it has returned; the run's folder stays.
+        """Let the cluster forget the driver and its result; the run's folder stays.
 
         Raises
         ------
         RuntimeError
-            When the driver is at work.
+            While the driver is running.
         """
         if self._forgotten:
             return
         if is_at_work(self._connection.client, self.future):
-            raise RuntimeError(f"{self.run}: its driver is at work; stop() ends it after the pass in work")
+            raise RuntimeError(f"{self.run}: its driver is at work; stop() ends it after the current pass")
         self._drop()
 
     def _drop(self) -> None:
@@ -111,15 +157,26 @@ def attach(run: str | os.PathLike[str], client: Any = None) -> DetachedRun:
 
     Parameters
     ----------
-    run : its folder or URL
-    client : `distributed.Client` of the same cluster, its address or the cluster; by default the current client
+    run : str or path
+        Its folder or URL.
+    client : distributed.Client, str or cluster, optional
+        A client of the same cluster, the address of its scheduler, or the cluster; by default the current client.
+
+    Returns
+    -------
+    DetachedRun
+        Its latest driver.
 
     Raises
     ------
     TypeError, ValueError, OSError
         When `client` is none of these, or no scheduler answers there.
     KeyError
-        When the cluster knows no driver of this run; how to go on is named.
+        When the cluster knows no driver of this run; the message says how to resume it.
+
+    Examples
+    --------
+    See `DetachedRun`.
     """
     path = locate(run)
     connection = connect(client)

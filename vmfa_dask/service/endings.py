@@ -1,6 +1,6 @@
-"""How a fit ends that is not let to its end: by signals as by Ctrl-C, and with a sentence that says what is left of it.
+"""How an interrupted fit ends: signals act like Ctrl-C, and a sentence says what is left of the run.
 
-May import: em, cluster, service.
+May import: run, cluster, service.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
-from vmfa_dask.cluster.units import seconds_as_text
+from vmfa_dask.cluster.quantities import seconds_as_text
 from vmfa_dask.run.executor import SchedulerLost
 from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.service.checkpoints import KeptRun
 
 logger = logging.getLogger("vmfa_dask")
 
-# What batch systems and terminals that are closed send; where a system lacks one, nothing sends it.
+# Sent by batch systems, and by terminals that close; a system that lacks one sends none.
 _NAMES = ("SIGTERM", "SIGHUP")
-# What a shell reports for a process that a signal has ended.
+# Added to the number of a signal in the exit code of a process that it has ended.
 _EXIT = 128
-# Signals that come so shortly after one another are one wish. (Python drops what is raised in some moments, as while an
-# object is destroyed: a later one must count again.)
+# Signals that follow one another faster than this count once. (Python drops exceptions that are raised while an object
+# is destroyed, so that a later signal must count again.)
 _CLEANING_SECONDS = 10.0
 
 
@@ -35,13 +35,15 @@ _CLEANING_SECONDS = 10.0
 def ending_by_signals() -> Iterator[None]:
     """Let a signal that would kill this process at once raise `SystemExit` in the enclosed lines instead.
 
-    Only in the main thread, and only where nobody has decided what the signal does. Others that follow at once do not
-    disturb the lines as they clean up. What ends them before they have said what is left gets a sentence here.
+    Only in the main thread, and only for signals without a handler. Signals that follow at once do not disturb the
+    lines as they clean up. An interrupt that does not say yet what is left of the run gets a sentence here.
 
     Raises
     ------
     KeyboardInterrupt
-        With a sentence, and without the lines of the libraries that were interrupted.
+        With a sentence, and without the traceback of the libraries that were interrupted.
+    SystemExit
+        For a signal; the log has the sentence.
     """
     taken: dict[int, Any] = {}
     last = -math.inf
@@ -73,7 +75,18 @@ def ending_by_signals() -> Iterator[None]:
 
 
 def keep_latest(kept: KeptRun) -> Exception | None:
-    """Keep the last complete pass of a run that broke; what broke it matters more than an error here."""
+    """Keep the last complete pass of a broken run; the cause of the break matters more than an error here.
+
+    Parameters
+    ----------
+    kept : KeptRun
+        The run.
+
+    Returns
+    -------
+    Exception or None
+        Why the pass could not be kept.
+    """
     try:
         kept.keep_latest()
     except Exception as error:
@@ -83,14 +96,23 @@ def keep_latest(kept: KeptRun) -> Exception | None:
 
 
 def what_is_left(done: IterationRecord | None, seconds: float, kept: KeptRun | None, failure: Exception | None) -> str:
-    """What a broken run leaves, and how to go on, for an error message.
+    """Say what a broken run leaves, and how to resume it.
 
     Parameters
     ----------
-    done : record of the last complete pass
-    seconds : that this call has worked on the run
-    kept : where the run is kept, if it is
-    failure : why the last complete pass could not be kept
+    done : IterationRecord or None
+        Of the last complete pass.
+    seconds : float
+        How long this call has worked on the run.
+    kept : KeptRun or None
+        Where the run is kept, if it is.
+    failure : Exception or None
+        Why the last complete pass could not be kept.
+
+    Returns
+    -------
+    str
+        The end of a sentence.
     """
     where = f"after pass {done.iteration} ({done.phase})" if done else "before the first pass was complete"
     work = f"{seconds_as_text(seconds)} of work"
@@ -101,15 +123,27 @@ def what_is_left(done: IterationRecord | None, seconds: float, kept: KeptRun | N
     why = f"; it could not be kept ({type(failure).__name__}: {failure})" if failure is not None else ""
     if kept.n_kept is None:
         return f"{where}{why}; {work} are lost, as nothing is kept in {kept.path} yet: the same call begins anew"
-    there = "its start" if kept.n_kept == 0 else f"pass {kept.n_kept - 1}"
-    return f"{where}{why}; the run is kept in {kept.path} up to {there}: the same call goes on from there"
+    last = "its start" if kept.n_kept == 0 else f"pass {kept.n_kept - 1}"
+    return f"{where}{why}; the run is kept in {kept.path} up to {last}: the same call goes on from there"
 
 
 def raise_with(error: BaseException, sentence: str) -> NoReturn:
-    """Raise what ended a run with a sentence that says what is left of it.
+    """Raise the error that ended a run, with a sentence that says what is left of the run.
 
-    A lost scheduler and Ctrl-C have it as their message, the latter without the lines of the libraries that were
-    interrupted; other errors as a note. An exit shows nothing, so that the log has it.
+    A lost scheduler and Ctrl-C have it in their message, the latter without the traceback of the interrupted libraries;
+    other errors as a note. An exit shows no message, so that the sentence goes to the log as well.
+
+    Parameters
+    ----------
+    error : BaseException
+        What ended the run.
+    sentence : str
+        As `what_is_left` gives it.
+
+    Raises
+    ------
+    BaseException
+        The error, or one of its kind.
     """
     if isinstance(error, KeyboardInterrupt):
         raise KeyboardInterrupt(f"the fit was interrupted {sentence}") from None

@@ -1,4 +1,4 @@
-"""What a call hands in beside its rows: settings as keywords, a start. May import: values, em, store, apply."""
+"""The settings and the start of a call. May import: values, run, store, apply, numpy."""
 
 from __future__ import annotations
 
@@ -25,24 +25,46 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {"default": {}, "paper": PAPER}
 
 
 def make_settings(**settings: Any) -> Settings:
-    """Settings from keyword arguments.
+    """Make settings from keywords.
+
+    Parameters
+    ----------
+    **settings : object
+        Fields of `Settings`.
+
+    Returns
+    -------
+    Settings
+        With defaults for fields that were left out.
 
     Raises
     ------
     TypeError
-        Naming an unknown argument and the known ones.
+        Naming an unknown keyword and the known ones.
+    ValueError
+        As `Settings`.
     """
-    known = [f.name for f in fields(Settings)]
-    unknown = sorted(set(settings) - set(known))
+    names = [field.name for field in fields(Settings)]
+    unknown = sorted(set(settings) - set(names))
     if unknown:
-        raise TypeError(f"unknown argument {unknown[0]!r}; the settings of a run are {', '.join(known)}")
+        raise TypeError(f"unknown argument {unknown[0]!r}; the settings of a run are {', '.join(names)}")
     return Settings(**settings)
 
 
-def asked_settings(
-    preset: str, n_components: int, n_factors: int | None, settings: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What a call asks for: its keywords that are not None, and those of its preset.
+def asked_settings(preset: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that a call asks for.
+
+    Parameters
+    ----------
+    preset : str
+        One of `PRESETS`.
+    settings : mapping
+        Keywords of the call; None leaves a setting to the preset, or to its default.
+
+    Returns
+    -------
+    dict
+        Those of the preset, and the keywords that are not None.
 
     Raises
     ------
@@ -51,18 +73,47 @@ def asked_settings(
     """
     if preset not in PRESETS:
         raise ValueError(f"preset={preset!r}: expected one of {tuple(PRESETS)}")
-    named = {"n_components": n_components, "n_factors": n_factors, **settings}
-    return {**PRESETS[preset], **{name: value for name, value in named.items() if value is not None}}
+    return {**PRESETS[preset], **{name: value for name, value in settings.items() if value is not None}}
 
 
 def preset_of_run(run: str | None) -> Mapping[str, Any]:
-    """The paper's settings for a run that version 0.1.0 has begun, as they were its defaults."""
-    known = read_settings(run) if run is not None else {}
-    return PAPER if known and "n_init" not in known else {}
+    """Defaults of the version that has begun a run: those of 0.1.0 were the paper's settings.
+
+    Parameters
+    ----------
+    run : str or None
+        Folder or URL of the run.
+
+    Returns
+    -------
+    mapping
+        Settings by name; empty where the defaults of today hold.
+
+    Raises
+    ------
+    ValueError
+        When the run's settings are damaged.
+    """
+    stored = read_settings(run) if run is not None else {}
+    return PAPER if stored and "n_init" not in stored else {}
 
 
 def settings_of_fit(asked: Mapping[str, Any], run: str | None, rows: RowSource) -> Settings:
-    """Settings for these rows: what the call asks for, and defaults that suit the data and the run.
+    """Settings of a fit: those asked for, and defaults that suit the data and the run.
+
+    Parameters
+    ----------
+    asked : mapping
+        Settings that the call asks for, by name.
+    run : str or None
+        Folder or URL of the run.
+    rows : RowSource
+        The rows.
+
+    Returns
+    -------
+    Settings
+        Of the fit.
 
     Raises
     ------
@@ -70,25 +121,41 @@ def settings_of_fit(asked: Mapping[str, Any], run: str | None, rows: RowSource) 
         When they cannot be trained on rows of this number and width.
     """
     asked = {**preset_of_run(run), **asked}
-    numbers = suited_to_data(make_settings(**asked), asked, rows.n_rows, n_features_of(rows))
-    numbers.check_against(rows.n_rows, n_features_of(rows), rows.label if isinstance(rows, ZarrRows) else "")
-    return numbers
+    settings = suited_to_data(make_settings(**asked), asked, rows.n_rows, n_features_of(rows))
+    settings.check_against(rows.n_rows, n_features_of(rows), rows.label if isinstance(rows, ZarrRows) else "")
+    return settings
 
 
 @dataclass(frozen=True)
 class BegunStart:
-    """The start of a run that was begun with it elsewhere: what it is recognised by, without its arrays."""
+    """The start of a run that another process has begun with it, without its arrays.
+
+    Parameters
+    ----------
+    digest : str or None
+        By which the start is recognised; None where the run was begun from seeds.
+    """
 
     digest: str | None
 
 
 def given_start(start: Start | Mixture | MixtureModel | BegunStart | None) -> Start | BegunStart | None:
-    """A start; parameters alone are one, and so is the model of a fit.
+    """Make a start of what a call has given: parameters alone are one, and so is the model of a fit.
+
+    Parameters
+    ----------
+    start : Start, Mixture, MixtureModel, BegunStart or None
+        As the call has given it.
+
+    Returns
+    -------
+    Start, BegunStart or None
+        None where seeds are drawn.
 
     Raises
     ------
     TypeError
-        When it is none.
+        When it is nothing of the kind.
     ValueError
         Naming a parameter that cannot be computed with.
     """
@@ -109,12 +176,32 @@ def given_start(start: Start | Mixture | MixtureModel | BegunStart | None) -> St
 
 
 def whole_start(start: Start | BegunStart | None) -> Start | None:
-    """The start as the algorithm takes it: a run that was begun elsewhere has it in its first state."""
+    """The start as the algorithm takes it.
+
+    Parameters
+    ----------
+    start : Start, BegunStart or None
+        As `given_start` makes it.
+
+    Returns
+    -------
+    Start or None
+        None for a `BegunStart`: the run has it in its first state.
+    """
     return start if isinstance(start, Start) else None
 
 
 def check_start(start: Start | BegunStart | None, settings: Settings, rows: RowSource) -> None:
     """Refuse a start of other sizes than the run's, before anything of the run is written.
+
+    Parameters
+    ----------
+    start : Start, BegunStart or None
+        Its arrays are compared, if it has any.
+    settings : Settings
+        Of the run.
+    rows : RowSource
+        Of the run.
 
     Raises
     ------
@@ -135,9 +222,9 @@ def check_start(start: Start | BegunStart | None, settings: Settings, rows: RowS
         "n_components": (mixture.n_components, settings.n_components),
         "n_factors": (mixture.n_factors, settings.n_factors),
     }
-    for name, (found, expected) in sizes.items():
-        if found != expected:
-            raise ValueError(f"start.mixture: {name} is {found}, the run has {name}={expected}")
+    for name, (size, expected) in sizes.items():
+        if size != expected:
+            raise ValueError(f"start.mixture: {name} is {size}, the run has {name}={expected}")
     shapes = {
         "graph": (start.graph.neighbors if start.graph else None, (settings.n_components, settings.graph_size)),
         "components": (start.components, (rows.n_rows, settings.truncation)),
@@ -148,7 +235,18 @@ def check_start(start: Start | BegunStart | None, settings: Settings, rows: RowS
 
 
 def describe_start(start: Start | BegunStart | None) -> dict[str, Any]:
-    """What makes a start the same start: a hash of all its numbers; None where seeds are drawn."""
+    """Describe a start, for recognising it when a run is resumed.
+
+    Parameters
+    ----------
+    start : Start, BegunStart or None
+        Of the run.
+
+    Returns
+    -------
+    dict
+        "digest": a hash of all its numbers; None where seeds are drawn.
+    """
     if not isinstance(start, Start):
         return {"digest": start.digest if start is not None else None}
     digest, mixture = hashlib.sha256(), start.mixture
@@ -159,14 +257,30 @@ def describe_start(start: Start | BegunStart | None) -> dict[str, Any]:
     }
     for name, array in arrays.items():
         if array is not None:
-            values = np.ascontiguousarray(array, np.float64)  # a model is the same one at any precision of its numbers
+            values = np.ascontiguousarray(array, np.float64)  # a model is the same one in any precision
             digest.update(f"{name}{values.shape}".encode())
             digest.update(values.data)
     return {"digest": digest.hexdigest()[:16]}
 
 
 def describe_rows(rows: RowSource) -> dict[str, Any]:
-    """What makes data the same data: its sizes, its dtype, and a hash of some of its rows."""
+    """Describe rows, for recognising them when a run is resumed.
+
+    Parameters
+    ----------
+    rows : RowSource
+        Of the run.
+
+    Returns
+    -------
+    dict
+        Sizes, dtype, and a hash of some of the rows.
+
+    Raises
+    ------
+    OSError, ValueError
+        When a row cannot be read.
+    """
     digest = hashlib.sha256()
     for row in np.unique(np.linspace(0, rows.n_rows - 1, _FINGERPRINT_ROWS).astype(np.int64)).tolist():
         digest.update(np.ascontiguousarray(rows.read(row, row + 1)).tobytes())

@@ -1,6 +1,6 @@
-"""A run on a cluster: what is checked before it, and what is put there for it and removed afterwards.
+"""A run on a cluster: the checks before it, and what is placed there for it and removed afterwards.
 
-May import: em, store, cluster, service.
+May import: runtime, kernels, run, store, cluster, service.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from vmfa_dask.cluster.arrays import check_visible
+from vmfa_dask.cluster.compilation import compile_ahead
 from vmfa_dask.cluster.conditions import Conditions, check_processors
-from vmfa_dask.cluster.context import RunReference, forget, forget_everywhere, register, threads_of_process
-from vmfa_dask.cluster.executor import DaskExecutor
-from vmfa_dask.cluster.memory import check_memory, smallest_limit
-from vmfa_dask.cluster.versions import check_versions
-from vmfa_dask.cluster.warmup import warm_up
+from vmfa_dask.cluster.dask_executor import DaskExecutor
+from vmfa_dask.cluster.memory_check import check_memory, smallest_limit
+from vmfa_dask.cluster.package_versions import check_versions
+from vmfa_dask.cluster.process_workers import note_worker
+from vmfa_dask.cluster.worker_context import RunReference, forget, forget_everywhere, register
+from vmfa_dask.cluster.worker_rows import check_visible
 from vmfa_dask.cluster.workers import ask, naming_a_lost_scheduler, shares_process, wait_for_workers
 from vmfa_dask.kernels.processor import Processor
 from vmfa_dask.run.context import RunContext
@@ -39,8 +40,25 @@ _MOST_NAMES = 5
 
 @dataclass(frozen=True)
 class CheckedCluster:
-    """Where a run works: client, whether everything lives in this process, bytes for a cache of rows, and choices;
-    bytes that the run takes in a worker, and the workers' processor where one is known."""
+    """A cluster that can work on a run.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    local : bool
+        Whether the scheduler and all workers live in this process.
+    cache_bytes : int
+        Decoded rows that a worker process keeps in memory, at most.
+    threads : int or None
+        Threads that compute in a worker process; None for as many as Dask threads it has.
+    scratch : str or None
+        Folder for what the run places beside its own folder; None for the default.
+    total_bytes : int
+        Peak memory of the run in a worker, without the cache.
+    processor : Processor or None
+        Of the workers; None where it is not known.
+    """
 
     client: Any
     local: bool
@@ -57,7 +75,35 @@ def check_cluster(
     options: Options,
     advise: Callable[[int], str],
 ) -> CheckedCluster:
-    """Refuse what cannot work before the first task: no workers, others than expected, too little memory."""
+    """Refuse a cluster before the first task that cannot work on the run.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    projection : mapping of str to int
+        Peak bytes of a worker, by what they hold.
+    options : Options
+        Of the fit.
+    advise : callable
+        What to change, in words, for a run that may take so many bytes in a worker.
+
+    Returns
+    -------
+    CheckedCluster
+        For `executor_on`.
+
+    Raises
+    ------
+    SchedulerLost
+        When the connection to the scheduler broke.
+    TimeoutError
+        When no worker comes in time.
+    RuntimeError
+        When workers have other versions of this package, or processors that round differently.
+    MemoryError
+        When the run does not fit a worker.
+    """
     workers = workers_for(client, options)
     with naming_a_lost_scheduler(client):
         check_versions(client)
@@ -66,14 +112,31 @@ def check_cluster(
     room, wanted = check_memory(projection, limit, advise), options.cache_bytes
     cache = room if wanted is None else wanted if limit is None else min(room, wanted)
     total, local = sum(projection.values()), shares_process(client, workers)
-    return CheckedCluster(client, local, cache, options.threads, options.scratch, total, processor)
+    threads = options.threads
+    if local and threads is None:  # the cores that the user gave to the workers of this process
+        threads = max(1, sum(worker["nthreads"] for worker in workers.values()))
+    return CheckedCluster(client, local, cache, threads, options.scratch, total, processor)
 
 
 def workers_for(client: Any, options: Options) -> dict[str, Any]:
-    """The workers of a cluster, as soon as there is one.
+    """Wait for the first worker of a cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    options : Options
+        Says how long.
+
+    Returns
+    -------
+    dict
+        Facts of the workers by address.
 
     Raises
     ------
+    SchedulerLost
+        When the connection to the scheduler broke.
     TimeoutError
         When none comes in time.
     """
@@ -85,7 +148,33 @@ def workers_for(client: Any, options: Options) -> dict[str, Any]:
 def executor_on(
     cluster: CheckedCluster, rows: RowSource, settings: Settings, plan: Plan, kept: KeptRun | None
 ) -> Iterator[DaskExecutor]:
-    """An executor of one run; what the run puts on the cluster is removed in the end."""
+    """Make an executor for the enclosed lines; what the run placed on the cluster is removed after them.
+
+    Parameters
+    ----------
+    cluster : CheckedCluster
+        Where the run works.
+    rows : RowSource
+        Its rows; those in memory are written to a folder where workers are other processes.
+    settings : Settings
+        Of the run.
+    plan : Plan
+        Of the run.
+    kept : KeptRun or None
+        Where the run is kept, if it is.
+
+    Yields
+    ------
+    DaskExecutor
+        Of one run.
+
+    Raises
+    ------
+    FileNotFoundError
+        When workers do not see the rows, or the folder through which processes exchange versions.
+    SchedulerLost
+        When the connection to the scheduler broke.
+    """
     name = uuid.uuid4().hex[:8]
     with _exchange_folder(kept, cluster, name) as folder:
         if folder is not None and isinstance(rows, ArrayRows):
@@ -93,18 +182,17 @@ def executor_on(
         elif folder is not None and isinstance(rows, ZarrRows):
             with naming_a_lost_scheduler(cluster.client):
                 check_visible(cluster.client, rows)
-        url, member, missing = _place_of(rows)
-        place = (name, settings, plan, folder, url, member, missing)
-        conditions = Conditions.of(cluster.processor, cluster.total_bytes, rows)
-        origin = getattr(rows, "origin", None)
-        reference = RunReference(*place, cluster.cache_bytes, cluster.threads, origin, conditions)
+        if folder is not None:
+            with naming_a_lost_scheduler(cluster.client):
+                cluster.client.run(note_worker, on_error="ignore")
+        reference = _reference(name, cluster, rows, settings, plan, folder)
         storage: Storage = MemoryStorage() if folder is None else exchange_at(folder)
         if cluster.local:
-            cores = Cores(cluster.threads or threads_of_process(cluster.client.scheduler.address))
+            cores = Cores(cluster.threads or 1)
             if isinstance(rows, ZarrRows):
                 rows.cache_bytes = cluster.cache_bytes
                 rows.use_threads(cores.n_threads)
-            warm_up(settings, rows.dtype)
+            compile_ahead(settings, rows.dtype)
             register(reference, RunContext(rows, settings, plan, storage, cores))
         try:
             executor = DaskExecutor(cluster.client, reference, storage)
@@ -118,14 +206,29 @@ def executor_on(
                 forget_everywhere(cluster.client, name)
 
 
-def _place_of(rows: RowSource) -> tuple[str | None, str | None, str]:
-    """Where a process opens the rows for itself."""
-    return (rows.url, rows.name, rows.missing) if isinstance(rows, ZarrRows) else (None, None, "refuse")
+def _reference(
+    name: str, cluster: CheckedCluster, rows: RowSource, settings: Settings, plan: Plan, folder: str | None
+) -> RunReference:
+    """What the tasks of a run carry."""
+    url, array, missing = (rows.url, rows.name, rows.missing) if isinstance(rows, ZarrRows) else (None, None, "refuse")
+    return RunReference(
+        run=name,
+        settings=settings,
+        plan=plan,
+        folder=folder,
+        url=url,
+        array=array,
+        missing=missing,
+        cache_bytes=cluster.cache_bytes,
+        threads=cluster.threads,
+        origin=getattr(rows, "origin", None),
+        conditions=Conditions.of(cluster.processor, cluster.total_bytes, rows),
+    )
 
 
 @contextmanager
 def _exchange_folder(kept: KeptRun | None, cluster: CheckedCluster, name: str) -> Iterator[str | None]:
-    """Path or URL through which processes share versions in work; None in one process."""
+    """Path or URL through which processes exchange versions; None in one process."""
     if cluster.local:
         yield None
         return
@@ -151,7 +254,7 @@ def _exchange_folder(kept: KeptRun | None, cluster: CheckedCluster, name: str) -
 
 @contextmanager
 def _folder_here(kept: KeptRun | None, cluster: CheckedCluster, name: str) -> Iterator[str]:
-    """A folder for versions in work: in that of the run, which has an owner already, or in scratch."""
+    """A folder for the exchange: in that of the run, which has an owner already, or in scratch."""
     if kept is None or cluster.scratch is not None or kept.remote:
         with scratch_folder(name, cluster.scratch) as path:
             yield path
@@ -163,7 +266,7 @@ def _folder_here(kept: KeptRun | None, cluster: CheckedCluster, name: str) -> It
 
 
 def _reuse_files(client: Any, folder: str) -> None:
-    """Let the files of a folder be written again where all workers that are there now run on this machine."""
+    """Let the files of a folder be reused where all present workers run on this machine."""
     kernels = client.run(running_kernel, on_error="ignore")
     if set(kernels.values()) == {running_kernel()}:
         ExchangeFolder(folder).reuse_files()
@@ -171,5 +274,5 @@ def _reuse_files(client: Any, folder: str) -> None:
 
 def _workers_that_miss(client: Any, folder: str) -> list[str]:
     """Addresses of the workers that do not see a folder of this machine."""
-    found = ask(client, os.path.isdir, folder)
-    return sorted(worker for worker, seen in found.items() if not seen)
+    answers = ask(client, os.path.isdir, folder)
+    return sorted(worker for worker, seen in answers.items() if not seen)

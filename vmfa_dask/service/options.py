@@ -1,6 +1,6 @@
-"""How a fit works, beside what it computes: arguments that are no settings, checked by name before any work.
+"""How a fit works, beside what it computes: keywords that are no settings, checked by name before any work.
 
-May import: em, store, cluster.
+May import: run, store, cluster.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from vmfa_dask.cluster.units import bytes_of, seconds_of
+from vmfa_dask.cluster.quantities import bytes_of, seconds_of
 from vmfa_dask.run.numbers import plain
 from vmfa_dask.run.plan import MOST_ASKED_GROUPS
+from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.store.objects import is_object_store
 from vmfa_dask.store.places import locate, place_at
 from vmfa_dask.store.runs import RESUME
 
-# What nobody means: a slip of the keyboard, or another unit.
+Progress = Callable[[IterationRecord], None]
+
+# Larger values are a slip of the keyboard, or meant in another unit.
 _MOST = {"n_groups": MOST_ASKED_GROUPS, "threads": 4096}
 _MOST_BYTES = 2**60
 _MOST_SECONDS = 366 * 86_400.0
@@ -26,18 +29,28 @@ _MOST_SECONDS = 366 * 86_400.0
 
 @dataclass(frozen=True)
 class Options:
-    """Arguments of a fit as its parts take them; their meaning is that of `fit_distributed`.
+    """Checked keywords of a fit; `fit_distributed` describes them.
 
     Parameters
     ----------
-    n_groups, threads : positive and no more than `_MOST`, or None for the default
-    cache_bytes : bytes, or None for the default
-    run, scratch : absolute paths, or the URL of an object store (`run`); None without one
-    resume : one of `store.runs.RESUME`
-    checkpoint_share : above 0, at most 1
-    worker_timeout : seconds
-    detach : whether the driver works on the cluster
-    progress : called with records, or None
+    n_groups, threads : int or None
+        Positive; None for the default.
+    cache_bytes : int or None
+        Bytes; None for the default.
+    run : str or None
+        Absolute path, or URL of an object store; None where the run is not kept.
+    resume : {"auto", "never", "require"}
+        Whether to resume a run.
+    checkpoint_share : float
+        Above 0, at most 1.
+    scratch : str or None
+        Absolute path; None for the default.
+    worker_timeout : float
+        Seconds.
+    detach : bool
+        Whether the driver works on the cluster.
+    progress : callable or None
+        Called with the record of each pass.
     """
 
     n_groups: int | None = None
@@ -49,33 +62,43 @@ class Options:
     scratch: str | None = None
     worker_timeout: float = 60.0
     detach: bool = False
-    progress: Callable[..., None] | None = None
+    progress: Progress | None = None
 
 
 def make_options(**given: Any) -> Options:
-    """Options from keyword arguments: scalars of NumPy, texts of sizes and times, and paths of any kind are taken.
+    """Check keywords.
+
+    Parameters
+    ----------
+    **given : object
+        Fields of `Options`; scalars of NumPy, texts of sizes and times, and paths of any kind are converted.
+
+    Returns
+    -------
+    Options
+        With defaults for fields that were left out.
 
     Raises
     ------
     ValueError
         Naming the argument, what was found and what is expected.
     """
-    known = {name: plain(value) for name, value in given.items()}
+    values = {name: plain(value) for name, value in given.items()}
     for name in ("n_groups", "threads"):
-        if name in known:
-            known[name] = _count(name, known[name])
-    if "cache_bytes" in known:
-        known["cache_bytes"] = _bytes("cache_bytes", known["cache_bytes"])
-    if "worker_timeout" in known:
-        known["worker_timeout"] = _seconds("worker_timeout", known["worker_timeout"])
+        if name in values:
+            values[name] = _count(name, values[name])
+    if "cache_bytes" in values:
+        values["cache_bytes"] = _bytes("cache_bytes", values["cache_bytes"])
+    if "worker_timeout" in values:
+        values["worker_timeout"] = _seconds("worker_timeout", values["worker_timeout"])
     for name in ("run", "scratch"):
-        if known.get(name) is not None:
-            known[name] = _place(name, known[name])
-    options = Options(**known)
+        if values.get(name) is not None:
+            values[name] = _location(name, values[name])
+    options = Options(**values)
     _require(options.resume in RESUME, "resume", options.resume, f"one of {RESUME}")
     share = options.checkpoint_share
-    part = _is_number(share) and 0 < share <= 1
-    _require(part, "checkpoint_share", share, "a part of the run's time, above 0 and at most 1")
+    is_share = _is_number(share) and 0 < share <= 1
+    _require(is_share, "checkpoint_share", share, "a part of the run's time, above 0 and at most 1")
     _require(isinstance(options.detach, bool), "detach", options.detach, "True or False")
     callable_or_none = options.progress is None or callable(options.progress)
     _require(callable_or_none, "progress", options.progress, "a function that takes a record")
@@ -102,34 +125,34 @@ def _count(name: str, value: Any) -> int | None:
 def _bytes(name: str, value: Any) -> int | None:
     """Whole bytes of a number or of a text such as "1 GB"."""
     expected = "bytes >= 0 and <= 2**60, as a whole number or as a text such as '1 GB', or None for the default"
-    found = value
+    n_bytes = value
     if isinstance(value, str):
         try:
-            found = bytes_of(value)
+            n_bytes = bytes_of(value)
         except ValueError as error:
             raise ValueError(f"{name}={value!r}: expected {expected} ({error})") from error
         except OverflowError:  # "1e999"
-            found = math.inf
-    whole = _is_number(found) and math.isfinite(found) and found == int(found) and 0 <= found <= _MOST_BYTES
+            n_bytes = math.inf
+    whole = _is_number(n_bytes) and math.isfinite(n_bytes) and n_bytes == int(n_bytes) and 0 <= n_bytes <= _MOST_BYTES
     _require(value is None or whole, name, value, expected)
-    return None if value is None else int(found)
+    return None if value is None else int(n_bytes)
 
 
 def _seconds(name: str, value: Any) -> float:
     """Seconds of a number or of a text such as "2 minutes"."""
     expected = "seconds >= 0 and of a year at most, as a number or as a text such as '2 minutes'"
-    found = value
+    seconds = value
     if isinstance(value, str):
         try:
-            found = seconds_of(value)
+            seconds = seconds_of(value)
         except (ValueError, OverflowError) as error:
             raise ValueError(f"{name}={value!r}: expected {expected} ({error})") from error
-    _require(_is_number(found) and math.isfinite(found) and 0 <= found <= _MOST_SECONDS, name, value, expected)
-    return float(found)
+    _require(_is_number(seconds) and math.isfinite(seconds) and 0 <= seconds <= _MOST_SECONDS, name, value, expected)
+    return float(seconds)
 
 
-def _place(name: str, value: Any) -> str:
-    """An absolute path, or the URL of an object store where a run may lie in one."""
+def _location(name: str, value: Any) -> str:
+    """An absolute path, or for a run the URL of an object store."""
     kinds = "a folder or the URL of an object store" if name == "run" else "a folder"
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else value
     _require(isinstance(path, str) and bool(path.strip()), name, value, kinds)

@@ -1,6 +1,6 @@
-"""Whether a call goes on with the run that a folder holds: its plan, its start and its settings.
+"""Whether a call resumes the run that a folder holds: its plan, its start and its settings.
 
-May import: em, store.
+May import: run, store.
 """
 
 from __future__ import annotations
@@ -12,25 +12,37 @@ from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.settings import PAPER, Settings
 from vmfa_dask.store.run_files import IDENTITY
 
-# Settings that a call may change when it goes on with a run.
+# Settings that a call may change when it resumes a run.
 _EXTENSIBLE = ("tol", "max_iter")
 
 
-def stored_plan(path: str, known: dict[str, Any]) -> Plan:
+def stored_plan(path: str, identity: dict[str, Any]) -> Plan:
     """The plan that a run was begun with.
+
+    Parameters
+    ----------
+    path : str
+        Folder or URL of the run, for messages.
+    identity : dict
+        Identity of the run as it was stored.
+
+    Returns
+    -------
+    Plan
+        For the rows and components of the run.
 
     Raises
     ------
     ValueError
-        When it is none, or not one for the rows and components of the run.
+        When no such plan is stored.
     """
     try:
-        plan = Plan.from_dict(known["plan"])
+        plan = Plan.from_dict(identity["plan"])
     except ValueError as error:
         raise ValueError(f"{path}/{IDENTITY}: damaged: {error}; restore the file from a copy") from error
     sizes = {
-        "n_rows": (plan.n_rows, known.get("data", {}).get("n_rows")),
-        "n_components": (plan.component_blocks[-1][1], known.get("settings", {}).get("n_components")),
+        "n_rows": (plan.n_rows, identity.get("data", {}).get("n_rows")),
+        "n_components": (plan.component_blocks[-1][1], identity.get("settings", {}).get("n_components")),
     }
     for name, (cut, stated) in sizes.items():
         if cut != stated:
@@ -42,7 +54,27 @@ def stored_plan(path: str, known: dict[str, Any]) -> Plan:
 
 
 def same_plan(path: str, stored: Plan, made: Plan, n_groups: int | None) -> Plan:
-    """The stored plan, unless the caller asks for other groups."""
+    """The plan with which a run is resumed: the stored one, whatever plan this version would make.
+
+    Parameters
+    ----------
+    path : str
+        Folder or URL of the run, for messages.
+    stored, made : Plan
+        The run's, and that of this call.
+    n_groups : int or None
+        As the call has given it.
+
+    Returns
+    -------
+    Plan
+        The stored one.
+
+    Raises
+    ------
+    ValueError
+        When the call asks for another number of groups.
+    """
     if n_groups is not None and stored.n_rows == made.n_rows and len(stored.groups) != len(made.groups):
         raise ValueError(
             f"{path} holds another run: it has {len(stored.groups)} groups, this call asks for {len(made.groups)} "
@@ -51,21 +83,48 @@ def same_plan(path: str, stored: Plan, made: Plan, n_groups: int | None) -> Plan
     return stored
 
 
-def check_same_start(path: str, there: str | None, here: str | None) -> None:
-    """Refuse another start than that of the run."""
-    if there != here:
-        begun = "from seeds" if there is None else "with a start" if here is None else "with another start"
-        asked = ", this call has none" if here is None else ""
+def check_same_start(path: str, stored: str | None, given: str | None) -> None:
+    """Refuse another start than that of the run.
+
+    Parameters
+    ----------
+    path : str
+        Folder or URL of the run, for messages.
+    stored, given : str or None
+        Digests of the run's start, and of that of this call; None for seeds.
+
+    Raises
+    ------
+    ValueError
+        When they differ.
+    """
+    if stored != given:
+        begun = "from seeds" if stored is None else "with a start" if given is None else "with another start"
+        asked = ", this call has none" if given is None else ""
         raise ValueError(
             f"{path} holds another run: it was begun {begun}{asked}; pass the same start again, or use another folder"
         )
 
 
-def settings_of_run(settings: Settings, known: dict[str, Any]) -> dict[str, Any]:
-    """The settings that make a run the same run; those that came after it was begun count when they were chosen."""
+def settings_of_run(settings: Settings, stored: dict[str, Any]) -> dict[str, Any]:
+    """The settings by which a run is recognised.
+
+    Parameters
+    ----------
+    settings : Settings
+        Of this call.
+    stored : dict
+        Settings with which the run was begun; empty where nothing is stored.
+
+    Returns
+    -------
+    dict
+        Settings by name, without those that a call may change. Settings that did not exist when the run was begun
+        count only when they differ from the defaults of that time.
+    """
     defaults = {**{field.name: field.default for field in fields(settings)}, **PAPER}  # those of version 0.1.0
     return {
         name: value
         for name, value in asdict(settings).items()
-        if name not in _EXTENSIBLE and (not known or name in known or value != defaults[name])
+        if name not in _EXTENSIBLE and (not stored or name in stored or value != defaults[name])
     }

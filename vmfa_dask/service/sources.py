@@ -1,39 +1,28 @@
-"""Data in the forms in which users hold it, as a source of rows.
+"""The rows of a fit, from data in any form.
 
-What lies in a Zarr store is opened where it lies; a NumPy array stays in memory; a Dask array is written to a temporary
-store first, chunk by chunk on its workers, as every pass reads the rows again. What may be rows at all is settled by
-`store.gate`. May import: values, em, store, cluster.
+Rows in a Zarr store are read there, and a NumPy array stays in memory. A Dask array is first written to a temporary
+store, chunk by chunk on its workers, because every pass reads the rows again. `store.gate` decides what can be rows.
+May import: run, store, cluster, numpy, zarr.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import zarr
-from zarr.storage import LocalStore, ZipStore
 
-from vmfa_dask.cluster.arrays import write_rows
+from vmfa_dask.cluster.worker_rows import write_rows
 from vmfa_dask.run.row_source import ArrayRows, RowSource
-from vmfa_dask.store.forms import is_dask_frame
-from vmfa_dask.store.gate import InMemory, Lazy, Stored, admit, is_numpy_file
+from vmfa_dask.store.gate import InMemory, Lazy, Stored, admit, is_dask_frame
 from vmfa_dask.store.objects import zarr_target
-from vmfa_dask.store.places import locate
 from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.store.scratch import scratch_folder
 
-_MISSING = ("refuse", "fill")
+_MISSING_CHUNKS = ("refuse", "fill")
 _CHUNK_BYTES = 2**22
-
-
-def in_a_store(data: Any) -> bool:
-    """Whether any process can open the data by its path or URL."""
-    if isinstance(data, zarr.Array | zarr.Group):
-        return isinstance(data.store, LocalStore | ZipStore)
-    return isinstance(data, str | os.PathLike) and not is_numpy_file(locate(data))
 
 
 @contextmanager
@@ -45,40 +34,54 @@ def opened_rows(
     client: Any = None,
     scratch: str | None = None,
 ) -> Iterator[RowSource]:
-    """Rows of a fit's `data`; arguments as `fit_distributed`. What was stored for them is removed in the end.
+    """Open the rows of a fit for the enclosed lines; a temporary store is removed after them.
+
+    Parameters
+    ----------
+    data, array, sample_dim, missing_chunks
+        As in `fit_distributed`.
+    client : distributed.Client, optional
+        Whose workers compute and write Dask data; by default Dask's own scheduler does.
+    scratch : str, optional
+        Folder for a temporary store; by default the temporary folder of this machine.
+
+    Yields
+    ------
+    RowSource
+        `ZarrRows` where any process can open the rows, `ArrayRows` where they are in memory.
 
     Raises
     ------
     TypeError, ValueError, FileNotFoundError
         Naming what was found and what is expected.
     """
-    if missing_chunks not in _MISSING:
-        raise ValueError(f"missing_chunks={missing_chunks!r}: expected one of {_MISSING}")
-    counts = client is not None and is_dask_frame(data)  # the rows of its partitions, where they are
-    with client.as_current() if counts else nullcontext():
-        found = admit("data", data, array, sample_dim)
-    if isinstance(found, Lazy):
-        with _stored(found, client, scratch) as rows:
+    if missing_chunks not in _MISSING_CHUNKS:
+        raise ValueError(f"missing_chunks={missing_chunks!r}: expected one of {_MISSING_CHUNKS}")
+    counts_rows = client is not None and is_dask_frame(data)  # of its partitions, on the workers that hold them
+    with client.as_current() if counts_rows else nullcontext():
+        form = admit("data", data, array, sample_dim)
+    if isinstance(form, Lazy):
+        with _written(form, client, scratch) as rows:
             yield rows
     else:
-        yield _open(found, missing_chunks)
+        yield _opened(form, missing_chunks)
 
 
-def _open(found: Stored | InMemory, missing_chunks: str) -> RowSource:
-    if isinstance(found, InMemory):
-        return ArrayRows(found.values, origin=found.origin)
-    rows = ZarrRows(found.url, found.name, missing=missing_chunks)
+def _opened(form: Stored | InMemory, missing_chunks: str) -> RowSource:
+    if isinstance(form, InMemory):
+        return ArrayRows(form.values, origin=form.origin)
+    rows = ZarrRows(form.url, form.name, missing=missing_chunks)
     rows.check_complete()
     return rows
 
 
 @contextmanager
-def _stored(found: Lazy, client: Any, scratch: str | None) -> Iterator[RowSource]:
-    """A Dask array as a temporary Zarr array, which its own workers write."""
+def _written(form: Lazy, client: Any, scratch: str | None) -> Iterator[RowSource]:
+    """A Dask array as a temporary Zarr array, written by its own workers."""
     with scratch_folder("rows", scratch) as folder:
-        target = _table(f"{folder}/rows.zarr", found.array.shape, found.array.dtype)
-        write_rows(found.array, target, client)
-        rows = ZarrRows(f"{folder}/rows.zarr", origin=found.origin)
+        target = _new_array(f"{folder}/rows.zarr", form.array.shape, form.array.dtype)
+        write_rows(form.array, target, client)
+        rows = ZarrRows(f"{folder}/rows.zarr", origin=form.origin)
         try:
             rows.check_complete()
         except ValueError as error:
@@ -89,24 +92,42 @@ def _stored(found: Lazy, client: Any, scratch: str | None) -> Iterator[RowSource
         yield rows
 
 
-def _table(path: str, shape: tuple[int, ...], dtype: Any) -> zarr.Array[Any]:
-    """An empty Zarr array of rows for the time of a run."""
-    size = max(1, _CHUNK_BYTES // max(1, int(np.prod(shape[1:])) * np.dtype(dtype).itemsize))
+def _new_array(path: str, shape: tuple[int, ...], dtype: Any) -> zarr.Array[Any]:
+    """An empty Zarr array for the rows of one fit."""
+    chunk_rows = max(1, _CHUNK_BYTES // max(1, int(np.prod(shape[1:])) * np.dtype(dtype).itemsize))
     return zarr.create_array(
         zarr_target(path),
         shape=shape,
         dtype=dtype,
-        chunks=(min(size, shape[0]), *shape[1:]),
+        chunks=(min(chunk_rows, shape[0]), *shape[1:]),
         compressors=None,
-        config={"write_empty_chunks": True},  # so that a chunk that is missing has not come
+        config={"write_empty_chunks": True},  # so that a missing chunk is one that was written elsewhere
     )
 
 
 def spill(rows: ArrayRows, path: str) -> ZarrRows:
-    """Write rows in memory to a folder that workers in other processes see; a memory map is read block by block."""
-    stored = _table(path, (rows.n_rows, *rows.feature_shape), rows.dtype)
-    size = stored.chunks[0]
-    for start in range(0, rows.n_rows, size):
-        stop = min(start + size, rows.n_rows)
-        stored[start:stop] = rows.read(start, stop).reshape(stop - start, *rows.feature_shape)
+    """Write rows in memory to a folder for workers in other processes; memory maps are read row block by row block.
+
+    Parameters
+    ----------
+    rows : ArrayRows
+        The rows.
+    path : str
+        Folder of the new Zarr array.
+
+    Returns
+    -------
+    ZarrRows
+        The same rows; messages call them what they called `rows`.
+
+    Raises
+    ------
+    OSError
+        When the folder cannot be written.
+    """
+    target = _new_array(path, (rows.n_rows, *rows.feature_shape), rows.dtype)
+    chunk_rows = target.chunks[0]
+    for start in range(0, rows.n_rows, chunk_rows):
+        stop = min(start + chunk_rows, rows.n_rows)
+        target[start:stop] = rows.read(start, stop).reshape(stop - start, *rows.feature_shape)
     return ZarrRows(path, origin=rows.origin)

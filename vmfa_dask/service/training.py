@@ -1,6 +1,6 @@
-"""A training run from its start, or from where it was kept, to the model it returns.
+"""A training run from its start, or from the state that was kept of it, to the model it returns.
 
-May import: em, apply.
+May import: sizes, run, apply, service.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from vmfa_dask.apply.model import MixtureModel
@@ -23,24 +22,36 @@ from vmfa_dask.run.state import TRAINING, RunState
 from vmfa_dask.run.versions import read_mixture
 from vmfa_dask.service.checkpoints import KeptRun
 from vmfa_dask.service.endings import keep_latest, raise_with, what_is_left
+from vmfa_dask.service.options import Progress
 from vmfa_dask.sizes import Sized
 
 logger = logging.getLogger("vmfa_dask")
 
-Progress = Callable[[IterationRecord], None]
-
 
 @dataclass(frozen=True, repr=False)
 class Fit(Sized):
-    """What a fit returns.
+    """The result of a fit.
 
     Parameters
     ----------
-    model : the fitted mixture, without components that were dropped
-    history : one record per pass over the rows, the last one an evaluation of the returned parameters
-    converged : whether training ended by its tolerance, not by `max_iter`
-    settings : the numbers of the run
-    fell : whether the free energy fell, which ended the training; the model is that of the pass before
+    model : MixtureModel
+        The fitted mixture, without components that were dropped.
+    history : tuple of IterationRecord
+        One record per pass; the last one evaluates the returned parameters.
+    converged : bool
+        Whether training ended by its tolerance, not by `max_iter`.
+    settings : Settings
+        Of the run, defaults included.
+    fell : bool
+        Whether the free energy fell, which ends the training; the model is that of the pass before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vmfa_dask import fit_local
+    >>> fit = fit_local(np.random.default_rng(0).normal(size=(200, 4)), n_components=2, n_factors=1)
+    >>> fit.converged, fit.dropped
+    (True, {})
     """
 
     model: MixtureModel
@@ -51,7 +62,7 @@ class Fit(Sized):
 
     @property
     def dropped(self) -> dict[int, str]:
-        """Components that are not in the model: number in the run, and why."""
+        """Components that are not in the model: the reason, by their number in the run."""
         return {
             c: f"no row kept it after iteration {record.iteration}" for record in self.history for c in record.dropped
         }
@@ -63,7 +74,7 @@ class Fit(Sized):
         return as_table("Fit", self._facts())
 
     def _facts(self) -> dict[str, str]:
-        """How the training went and what it gave, in words."""
+        """The course of the training and its result, in words."""
         phases = [record.phase for record in self.history]
         named = {phase: f"{phases.count(phase)} {phase}" for phase in phases}
         reason = "the free energy fell" if self.fell else f"max_iter={self.settings.max_iter}"
@@ -79,7 +90,15 @@ class Fit(Sized):
 
 
 def show(record: IterationRecord, progress: Progress | None) -> None:
-    """Log a record, and hand it to the user's function."""
+    """Log a record, and pass it to the user's function.
+
+    Parameters
+    ----------
+    record : IterationRecord
+        Of a complete pass.
+    progress : callable or None
+        The user's function.
+    """
     logger.info("%s", record.line())
     if progress is not None:
         progress(record)
@@ -100,27 +119,43 @@ def _fall(state: RunState, settings: Settings) -> str:
     """The pass in which the free energy fell, and what helps."""
     fallen = state.records[-2]  # the last one evaluates the parameters that are returned
     before = next(record for record in reversed(state.records[:-2]) if record.phase == TRAINING)
-    helps = "precision='float64' or a larger reg_covar" if settings.precision == "float32" else "a larger reg_covar"
+    remedy = "precision='float64' or a larger reg_covar" if settings.precision == "float32" else "a larger reg_covar"
     return (
         f"not converged: the free energy fell from {before.free_energy:.6g} to {fallen.free_energy:.6g} per row in "
         f"pass {fallen.iteration}, which only rounding can do; the parameters of pass {before.iteration} are returned. "
-        f"{helps} avoids it"
+        f"{remedy} avoids it"
     )
 
 
 def train(
     executor: Executor, start: Start | None, feature_shape: tuple[int, ...], report: Progress, kept: KeptRun | None
 ) -> Fit:
-    """Train from the start or from where the kept run stands; whatever ends it, the last complete pass is kept.
-
-    `feature_shape` is the shape of one row as it is stored.
+    """Train; whatever ends the training, the last complete pass is kept.
 
     Called by the functions that users call: warnings point one frame above them.
+
+    Parameters
+    ----------
+    executor : Executor
+        Who runs the tasks.
+    start : Start or None
+        What training begins with; None for seeds, or for the state of the kept run.
+    feature_shape : tuple of int
+        Shape of one row.
+    report : callable
+        Called with the record of each pass.
+    kept : KeptRun or None
+        Where the run is kept, if it is.
+
+    Returns
+    -------
+    Fit
+        The model, and how the training went.
 
     Raises
     ------
     SchedulerLost
-        When the scheduler went away: what was lost, the last complete pass, and how to go on.
+        When the scheduler went away: what was lost, the last complete pass, and how to resume.
     KeyboardInterrupt, Exception
         What else ended the run, with the same sentence, as its message or a note.
     """
@@ -132,10 +167,10 @@ def train(
             kept.check_stop(record)
 
     training, begin = Training(executor, tell, kept.keep if kept else lambda state: None), time.monotonic()
-    known = kept.attach(executor.storage) if kept else None
+    last_state = kept.attach(executor.storage) if kept else None
     try:
-        state = training.run(start, known)
-        # Read here, where the storage is at hand: results of tasks pass through the scheduler.
+        state = training.run(start, last_state)
+        # Read here, not in a task: results of tasks pass through the scheduler.
         mixture = read_mixture(executor.storage, settings, executor.plan, feature_shape, state.parameters)
     except BaseException as error:
         failure = keep_latest(kept) if kept is not None else None

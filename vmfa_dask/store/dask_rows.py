@@ -1,6 +1,6 @@
-"""Dask arrays as rows. Dask itself is not imported: what is needed are methods of the array.
+"""Dask arrays as a source of rows, for the functions of a model; a fit writes them to a store first.
 
-May import: numpy, store, tables.
+Dask is not imported: methods of its array are enough. May import: tables, store, numpy.
 """
 
 from __future__ import annotations
@@ -8,53 +8,35 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from vmfa_dask.store.plain import refuse_masked
 from vmfa_dask.store.units import Rows, WholeUnits
-from vmfa_dask.tables import Origin, check_table, row_dtype
-
-
-def plain_blocks(label: str, array: Any) -> Any:
-    """The Dask array whose chunks are plain numbers of its dtype, in native byte order.
-
-    Parameters
-    ----------
-    label : name of the argument, for messages
-    array : (N, ...) Dask array
-
-    Raises
-    ------
-    ValueError
-        When sizes are unknown or it is no table of numbers. What its chunks hold is found where they are computed:
-        masked values are refused there.
-    """
-    if any(np.isnan(size) for size in array.shape):
-        raise ValueError(
-            f"{label}: a dask array whose chunks have unknown sizes; call its compute_chunk_sizes() before"
-        )
-    check_table(label, array.shape, array.dtype)
-    dtype = np.dtype(array.dtype).newbyteorder("=")
-    return array.map_blocks(_plain_block, label, dtype.str, dtype=dtype, meta=np.empty((0,) * array.ndim, dtype))
-
-
-def _plain_block(block: Any, label: str, dtype: str, block_info: Any = None) -> NDArray[Any]:
-    """One chunk, computed."""
-    start, stop = block_info[0]["array-location"][0] if block_info else (0, len(block))
-    refuse_masked(f"{label}, rows {start}:{stop}", block)
-    try:
-        return np.asarray(block).astype(dtype, casting="same_kind", copy=False)
-    except TypeError as error:
-        raise ValueError(f"{label}, rows {start}:{stop}: chunks of dtype {dtype} were announced: {error}") from error
+from vmfa_dask.tables import Origin, row_dtype
 
 
 class DaskRows:
-    """Rows of a Dask array, computed chunk by chunk where they are read; one chunk of rows is held.
+    """Rows of a Dask array, computed chunk by chunk as they are read; one chunk of rows is held.
 
     Parameters
     ----------
-    array : (N, ...) any integer or float dtype, as `plain_blocks` gives it
-    origin : what the rows are called in messages
+    array : dask.array.Array of shape (N, ...)
+        Any integer or float dtype, with chunks as `store.plain.plain_chunks` gives them.
+    origin : Origin
+        What the rows are called in messages.
+
+    Attributes
+    ----------
+    n_rows : int
+        N.
+    feature_shape : tuple of int
+        Shape of one row.
+    dtype : dtype
+        In which rows are read: native byte order, half precision as float32.
+    chunk_rows, decoded_rows : int
+        Rows of the largest chunk: what is computed at once.
+    reads_parts : bool
+        False: a chunk is computed whole.
+    bytes_read : int
+        0: nothing is read from a store here.
     """
 
     def __init__(self, array: Any, origin: Origin) -> None:
@@ -66,19 +48,46 @@ class DaskRows:
         self._units = WholeUnits(self._computed, self.chunk_rows, self.n_rows)
 
     def read(self, start: int, stop: int) -> Rows:
-        """Rows ``start:stop`` as (n, D), read-only."""
-        block = self._units.read(start, stop)
-        block.flags.writeable = False
-        return block
+        """Read rows ``start:stop``.
+
+        Parameters
+        ----------
+        start, stop : int
+            ``0 <= start < stop <= n_rows``.
+
+        Returns
+        -------
+        (n, D) array
+            Of `dtype`, read-only.
+
+        Raises
+        ------
+        ValueError
+            When a chunk holds masked values, or another dtype than the array announces.
+        """
+        rows = self._units.read(start, stop)
+        rows.flags.writeable = False
+        return rows
 
     def _computed(self, start: int, stop: int) -> Rows:
         return np.array(self._array[start:stop], self.dtype).reshape(stop - start, -1)
 
     @property
     def remedy(self) -> str:
-        """As the origin says."""
+        """What helps where a row holds NaN or infinity."""
         return self._origin.remedy
 
     def describe(self, row: int) -> str:
-        """The row's number, and whose row it is."""
+        """Name a row in messages.
+
+        Parameters
+        ----------
+        row : int
+            Its number.
+
+        Returns
+        -------
+        str
+            The number, and the name of the array.
+        """
         return f"{self._origin.label}: row {row}"

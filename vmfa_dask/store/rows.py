@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.store.bounded import read_through
 from vmfa_dask.store.completeness import check_complete
+from vmfa_dask.store.conventions import check_first_dimension, refuse_packed
 from vmfa_dask.store.damage import ChunkDamaged, ChunkMissing
 from vmfa_dask.store.direct import direct_reader
-from vmfa_dask.store.forms import check_first_dimension
 from vmfa_dask.store.keys import ChunkGrid
 from vmfa_dask.store.opening import open_array
-from vmfa_dask.store.packing import refuse_packed
 from vmfa_dask.store.pipeline import is_default_pipeline
 from vmfa_dask.store.units import WholeUnits
 from vmfa_dask.store.watched import BytesRead, WatchedStore

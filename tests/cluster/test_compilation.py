@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vmfa_dask.cluster import warmup
+from vmfa_dask.cluster import compilation
 from vmfa_dask.run.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -63,11 +63,11 @@ def test_processes_that_start_together_with_an_empty_cache(tmp_path: Path) -> No
 
 
 def test_a_cache_that_cannot_be_locked_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warmup, "_lock_path", lambda: str(tmp_path / "missing" / "folder" / "x.lock"))
-    monkeypatch.setattr(warmup, "_warm", set())
+    monkeypatch.setattr(compilation, "_lock_path", lambda: str(tmp_path / "missing" / "folder" / "x.lock"))
+    monkeypatch.setattr(compilation, "_compiled", set())
     settings = Settings.paper(3, 1)
-    assert warmup.warm_up(settings, np.dtype("float32")) > 0
-    assert warmup.warm_up(settings, np.dtype("float32")) == 0
+    assert compilation.compile_ahead(settings, np.dtype("float32")) > 0
+    assert compilation.compile_ahead(settings, np.dtype("float32")) == 0
 
 
 WARM = """
@@ -76,7 +76,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 import vmfa_dask.kernels as room
 from vmfa_dask import fit_local
-from vmfa_dask.cluster.warmup import warm_up
+from vmfa_dask.cluster.compilation import compile_ahead
 from vmfa_dask.run import plan
 from vmfa_dask.run.settings import Settings
 
@@ -86,7 +86,7 @@ def known():
     return {(name, str(types)) for name, f in found.items() for types in f.signatures}
 
 way = sys.argv[1]
-warm_up(Settings(5, n_factors=2, init_params=way), np.dtype("float32"))
+compile_ahead(Settings(5, n_factors=2, init_params=way), np.dtype("float32"))
 before = known()
 plan.BLOCK_BYTES = plan._SMALLEST_BLOCK_BYTES = 2**14
 rows = np.random.default_rng(0).normal(size=(2000, 6)).astype(np.float32)

@@ -1,6 +1,6 @@
-"""The Dask executor: the tasks of a run on a `distributed.Client`'s workers.
+"""The tasks of a run on the workers of a `distributed.Client`.
 
-May import: values, em, store, distributed.
+May import: run, cluster, distributed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 from distributed import CancelledError, Client, Future, as_completed
 from distributed.comm.core import CommClosedError
 
-from vmfa_dask.cluster.context import RunReference, run_task
 from vmfa_dask.cluster.leases import take_lease
 from vmfa_dask.cluster.pauses import PauseWatch
-from vmfa_dask.cluster.watch import WorkerWatch
+from vmfa_dask.cluster.worker_context import RunReference, run_task
+from vmfa_dask.cluster.worker_watch import WorkerWatch
 from vmfa_dask.cluster.workers import check_connection, naming_a_lost_scheduler
 from vmfa_dask.run.executor import SchedulerLost
 from vmfa_dask.run.plan import Plan
@@ -30,15 +30,27 @@ _LATER = 2.0**-40
 
 
 class DaskExecutor:
-    """Submits tasks with keys of their own; nothing is pinned to a worker, and only handles that are needed are held.
+    """An `Executor` that submits each task under a key of its own; no task is pinned to a worker.
 
-    Worker processes keep what they have of the run until `end`, or until the client has gone.
+    Worker processes keep their part of the run until `end`, or until the client has gone.
 
     Parameters
     ----------
-    client : the user's client; it is never closed here
-    reference : the run
-    storage : the run's versions as the driver sees them
+    client : distributed.Client
+        The user's client; it is never closed here.
+    reference : RunReference
+        The run.
+    storage : Storage
+        The run's versions as the driver sees them.
+
+    Attributes
+    ----------
+    plan : Plan
+        Of the run.
+    settings : Settings
+        Of the run.
+    shares_memory : bool
+        Whether the workers live in this process.
     """
 
     def __init__(self, client: Client, reference: RunReference, storage: Storage) -> None:
@@ -52,13 +64,36 @@ class DaskExecutor:
         self._lease = None if self.shares_memory else take_lease(client, reference.run)
 
     def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
-        """A future. Its key starts with `name`, which is what the dashboard groups and labels by."""
+        """Submit one task.
+
+        Parameters
+        ----------
+        name : str
+            What the task does; the dashboard groups and labels by it.
+        index : int
+            Row group or component block that it serves.
+        function : callable
+            Takes the context of the run, then `arguments`.
+        *arguments : object
+            Values, or futures of other tasks in place of them.
+
+        Returns
+        -------
+        distributed.Future
+            Of what the function returns.
+
+        Raises
+        ------
+        SchedulerLost
+            When the connection to the scheduler broke.
+        """
         check_connection(self._client)
         # A key that was used before would silently return the old result, so keys count up and carry the run.
         number = next(self._sequence)
         key = (f"{name}-{self._reference.run}-{number:06d}", index)
-        # What takes results goes before what makes new ones, so that few of them wait. Of the latter the first ones go
-        # first: Dask takes tasks that are submitted within 0.1 s from the last one on, and the reduces wait for others.
+        # Tasks that take results go before those that make new ones, so that few results wait. Of the latter the first
+        # ones go first: Dask would begin with the last of the tasks that are submitted within 0.1 s, and reductions
+        # would wait for the others.
         depth = 1 + max((self._depths[a] for a in arguments if isinstance(a, Future)), default=-1)
         task = (run_task, self._reference, function, *arguments)
         future = self._client.submit(*task, key=key, pure=False, priority=depth - number * _LATER)
@@ -66,17 +101,31 @@ class DaskExecutor:
         return future
 
     def results(self, handles: Sequence[Any]) -> list[Any]:
-        """Gather; when a task fails or the user interrupts, the rest of the pass is cancelled and the error raised.
+        """Wait for tasks; when one fails or the user interrupts, the others of the pass are cancelled.
+
+        Parameters
+        ----------
+        handles : sequence of distributed.Future
+            Of the tasks.
+
+        Returns
+        -------
+        list
+            What the tasks have returned, in their order.
 
         Raises
         ------
         SchedulerLost
             When the connection to the scheduler broke.
+        RuntimeError
+            When a task failed on a worker that cannot work with the others.
+        Exception
+            What a task has raised.
         """
         try:
             with naming_a_lost_scheduler(self._client), self._pauses:
-                # Not `gather` alone: what it waits with is left behind when it is interrupted or one task fails, and
-                # the end of the other tasks then fills the log.
+                # Not `gather` alone: when it is interrupted or a task fails it leaves its callbacks behind, and the end
+                # of the other tasks then fills the log.
                 for future in as_completed(handles, loop=self._client.loop):
                     if future.status != "finished":
                         self._client.gather([future])  # raises
@@ -84,19 +133,32 @@ class DaskExecutor:
         except (CancelledError, SchedulerLost):
             raise
         except BaseException as error:
-            # All that is alive, not these handles alone: the error's traceback holds the frames that hold the others.
+            # All futures that are alive, not only these: the traceback of the error keeps the frames of others alive.
             self._client.cancel(list(self._depths), force=True)
             if isinstance(error, Exception):
                 self._watch.explain(error)
             raise
 
     def announce(self, values: dict[str, Any]) -> None:
-        """Publish plain values as an event of the run, for the dashboard and other clients; log who came and went."""
+        """Publish an event of the run for the dashboard and other clients; log workers that came and went.
+
+        Parameters
+        ----------
+        values : dict
+            Plain values, such as those of a record.
+
+        Raises
+        ------
+        SchedulerLost
+            When the connection to the scheduler broke.
+        RuntimeError
+            When a worker that has come cannot work with the others.
+        """
         self._watch.look()
         with naming_a_lost_scheduler(self._client), suppress(CommClosedError):  # the next task finds a loss, too
             self._client.log_event(TOPIC, {"run": self._reference.run, **values})
 
     def end(self) -> None:
-        """Give up the run: the worker processes drop what they have of it."""
+        """Release the run: worker processes drop their part of it."""
         if self._lease is not None:
             self._lease.release()

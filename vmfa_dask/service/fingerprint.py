@@ -1,8 +1,9 @@
 """Whether the rows of a run are still those that it was begun with.
 
-The rows are what counts, not where they lie: a copy of a store, and one whose files got new times, is the same data. So
-checksums of the rows are kept where reading all of them once more costs little, and sizes and times of the stored
-objects say when that can be left out. Larger data is known by its objects alone. May import: em, store.
+The values of the rows count, not their location: a copy of a store, or one whose files got new times, is the same data.
+So checksums of the rows are kept where reading all of them once more costs little, and sizes and times of the stored
+objects say when that can be left out. Larger data is recognised by its objects alone.
+May import: em, run, store, numpy.
 """
 
 from __future__ import annotations
@@ -22,44 +23,54 @@ from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.store.run_files import CONTENTS
 from vmfa_dask.store.scratch import in_scratch
 
-# Data up to this size is compared row by row when a run goes on, whatever its files say: it takes a moment.
+# Data up to this size is compared row by row when a run is resumed, whatever its files say: it takes a moment.
 _ALWAYS_BYTES = 2**26
 # Checksums of stored rows are made up to this size: about a second at the beginning of a run.
 _MOST_BYTES = 2**30
-# An object store tells by tags what its objects hold, and reading them can take long.
+# The tags of an object store identify what its objects hold, and reading the objects can take long.
 _MOST_REMOTE_BYTES = 2**26
-# Parts of larger data that are read whenever a run goes on: so many, and of so many bytes together, at most.
+# Parts of larger data that are read whenever a run is resumed: at most so many, and of so many bytes together.
 _MOST_PARTS = 64
 _PARTS_BYTES = 2**26
 _PARTS_REMOTE_BYTES = 2**23
-# Ranges of rows that have a checksum each, at most: so finely is told what has changed.
+# Row ranges that have a checksum each, at most: messages name changed rows as finely as this.
 _MOST_RANGES = 1000
 _MOST_NAMES = 3
 
 
 def recognize(path: str, rows: RowSource, plan: Plan, known: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the rows of a run are recognised by when it goes on: stamps of stored objects, checksums of row ranges.
+    """Refuse rows that have changed since a run was begun.
 
     Parameters
     ----------
-    path : folder or URL of the run, for messages
-    rows : the rows of this call
-    plan : the cuts of the run
-    known : what this function gave when the run was begun or went on last; None where nothing is known
+    path : str
+        Folder or URL of the run, for messages.
+    rows : RowSource
+        The rows of this call.
+    plan : Plan
+        Of the run.
+    known : mapping or None
+        What this function returned when the run was begun or last resumed; None for a new run.
+
+    Returns
+    -------
+    dict
+        The fingerprint to keep: "objects" (stamps of the stored objects), "checksums" (of row ranges that cover all
+        rows) and "parts" (of some row ranges); each is None where it is not known or not worth its cost.
 
     Raises
     ------
     ValueError
-        When the rows have changed since then; what has changed is named.
+        Naming what has changed.
     """
-    objects, size = _objects_of(rows), _size(rows)
+    objects, n_bytes = _objects_of(rows), _size(rows)
     if not known:
-        whole = not _lasts(rows) or size <= (_MOST_BYTES if "://" not in rows.url else _MOST_REMOTE_BYTES)
-        sums = _checksums(rows, plan, min(rows.n_rows, _MOST_RANGES)) if whole else None
+        all_rows = not _lasts(rows) or n_bytes <= (_MOST_BYTES if "://" not in rows.url else _MOST_REMOTE_BYTES)
+        sums = _checksums(rows, plan, min(rows.n_rows, _MOST_RANGES)) if all_rows else None
         return {"objects": objects, "checksums": sums, "parts": _parts(rows)}
     before, sums = known.get("objects"), known.get("checksums")
-    listed = sums is None or (isinstance(sums, list) and 0 < len(sums) <= rows.n_rows)
-    if not listed or not isinstance(before, dict | None):
+    readable = sums is None or (isinstance(sums, list) and 0 < len(sums) <= rows.n_rows)
+    if not readable or not isinstance(before, dict | None):
         raise ValueError(
             f"{path}/{CONTENTS}: damaged: objects or checksums are none of this run; restore the file from a copy"
         )
@@ -68,20 +79,19 @@ def recognize(path: str, rows: RowSource, plan: Plan, known: Mapping[str, Any] |
         if changed:
             raise ValueError(_of_objects(path, before, objects, changed))
         return {**known, "parts": _same_parts(path, rows, known)}
-    if objects and not changed and size > _ALWAYS_BYTES:
+    if objects and not changed and n_bytes > _ALWAYS_BYTES:
         return {**known, "parts": _same_parts(path, rows, known)}
     now, ranges = _checksums(rows, plan, len(sums)), _ranges(rows.n_rows, len(sums))
-    differing = [where for where, there, here in zip(ranges, sums, now, strict=True) if there != here]
+    differing = [rows_range for rows_range, old, new in zip(ranges, sums, now, strict=True) if old != new]
     if differing:
         raise ValueError(_of_rows(path, _joined(differing), changed if before and objects else []))
     return {"objects": objects, "checksums": sums, "parts": _same_parts(path, rows, known)}
 
 
 def _parts(rows: RowSource) -> list[list[Any]] | None:
-    """Rows ``start:stop`` all over stored data and their checksum each; None where they do not last.
+    """Start, stop and checksum of row ranges spread over stored data; None for rows that do not last.
 
-    The first and the last rows are among them. Chunks are decoded as a whole, so that they take as much of the bytes
-    that are read as their size.
+    The first and the last rows are among them. Whole chunks are decoded, and count with their size.
     """
     if not _lasts(rows):
         return None
@@ -99,24 +109,18 @@ def _checksum(rows: RowSource, start: int, stop: int) -> str:
 
 
 def _same_parts(path: str, rows: RowSource, known: Mapping[str, Any]) -> list[list[Any]] | None:
-    """The parts as they are known, made where none are.
-
-    Raises
-    ------
-    ValueError
-        Naming those that are other rows now.
-    """
+    """Compare the parts that are known, or make them."""
     parts: list[list[Any]] | None = known.get("parts")
     if not parts:
         return _parts(rows)
-    differing = [(start, stop) for start, stop, there in parts if _checksum(rows, start, stop) != there]
+    differing = [(start, stop) for start, stop, known_sum in parts if _checksum(rows, start, stop) != known_sum]
     if differing:
         raise ValueError(_of_rows(path, _joined(differing), []))
     return parts
 
 
 def _lasts(rows: RowSource) -> TypeGuard[ZarrRows]:
-    """Whether the rows lie in a store of the user's: not in memory, and not in one that was made for this call."""
+    """Whether the rows are in a store of the user's: not in memory, and not in one that was made for this call."""
     return isinstance(rows, ZarrRows) and ("://" in rows.url or not in_scratch(rows.url))
 
 
@@ -125,7 +129,7 @@ def _size(rows: RowSource) -> int:
 
 
 def _objects_of(rows: RowSource) -> dict[str, list[Any]] | None:
-    """Stamps of the objects that hold the rows; None where there are none that last, or the store does not tell."""
+    """Stamps of the objects that hold the rows; None where they do not last, or the store has no stamps."""
     if not _lasts(rows):
         return None
     stamps = stamps_of(open_array(rows.url, rows.name))
@@ -133,19 +137,19 @@ def _objects_of(rows: RowSource) -> dict[str, list[Any]] | None:
 
 
 def _ranges(n_rows: int, n: int) -> list[tuple[int, int]]:
-    """The n ranges of rows that have a checksum each, the same ones however rows are cut elsewhere."""
+    """The n row ranges that have a checksum each; they do not depend on the plan."""
     return [(n_rows * k // n, n_rows * (k + 1) // n) for k in range(n)]
 
 
 def _checksums(rows: RowSource, plan: Plan, n: int) -> list[str]:
-    """One checksum per range; rows are read in the blocks of a pass, so that a cache keeps them for the first one."""
+    """One checksum per range, from the row blocks of a pass, so that a cache has them for the first pass."""
     ranges, sums, current = _ranges(rows.n_rows, n), [0] * n, 0
     for first, block in _blocks(rows, plan):
-        stop, done = first + len(block), first
-        while done < stop:
+        stop, row = first + len(block), first
+        while row < stop:
             end = min(stop, ranges[current][1])
-            sums[current] = zlib.crc32(np.ascontiguousarray(block[done - first : end - first]).data, sums[current])
-            current, done = current + (end == ranges[current][1]), end
+            sums[current] = zlib.crc32(np.ascontiguousarray(block[row - first : end - first]).data, sums[current])
+            current, row = current + (end == ranges[current][1]), end
     return [f"{value:08x}" for value in sums]
 
 
@@ -155,7 +159,7 @@ def _blocks(rows: RowSource, plan: Plan) -> Iterator[tuple[int, Rows]]:
 
 
 def _changed(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> list[str]:
-    """Keys of objects that are not what they were, in order."""
+    """Keys of the objects that have changed, come or gone, in order."""
     before, now = before or {}, now or {}
     return sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
 

@@ -1,7 +1,8 @@
-"""Kernels compiled before they are timed: a tiny fit with the types of the run, under a lock between processes.
+"""Compiling kernels ahead of a run: a tiny fit with the types of the run, under a lock between processes.
 
 Numba keeps compiled code on disk, but processes that write one cache at the same moment can leave an index that points
-at another signature's code. The first process compiles and writes, the others wait and read.
+at another signature's code. So the first process compiles and writes, and the others wait and read.
+May import: runtime, kernels, run, store, filelock, numpy.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ from vmfa_dask.store.locks import held_lock
 
 logger = logging.getLogger(__name__)
 
-_warm: set[tuple[Any, ...]] = set()
+_compiled: set[tuple[Any, ...]] = set()
 _LOCK = "vmfa_dask.lock"
-# Compiling everything takes half a minute, on slow cores that others use as well up to a few.
+# Compiling everything takes half a minute; on slow cores that others use too, up to a few minutes.
 _LOCK_SECONDS, _SILENT_SECONDS = 120.0, 1.0
 
 
 def _lock_path() -> str | None:
-    """The lock lies with what it protects, where whoever may write one may write the other; None without a cache."""
+    """Beside what the lock protects, so that whoever may write one may write the other; None without a cache."""
     folder = cache_folder()
     return None if folder is None else os.path.join(folder, _LOCK)
 
 
 @contextmanager
 def _compiling_alone() -> Iterator[None]:
-    """No other process that uses this cache compiles meanwhile, unless it does so for longer than one waits."""
+    """Let no other process that uses this cache compile meanwhile, unless it takes longer than the wait."""
     lock = _wait_for_lock()
     try:
         yield
@@ -71,19 +72,31 @@ def _wait_for_lock() -> FileLock | None:
     return None
 
 
-def warm_up(settings: Settings, dtype: np.dtype[Any]) -> float:
-    """Compile (or load) every kernel that a run of these types uses; returns the seconds it took.
+def compile_ahead(settings: Settings, dtype: np.dtype[Any]) -> float:
+    """Compile (or load) every kernel that a run of these types uses.
 
     A cache folder that cannot be written or locked is no error: then this process compiles for itself.
+
+    Parameters
+    ----------
+    settings : Settings
+        Of the run.
+    dtype : dtype
+        In which its rows are read.
+
+    Returns
+    -------
+    float
+        Seconds it took; 0 where this process has done so before.
     """
     kinds = (settings.search, settings.search_every > 1, settings.covariance_type, settings.noise, settings.init_params)
     key = (settings.n_factors, settings.precision, *kinds, dtype.str)
-    if key in _warm:
+    if key in _compiled:
         return 0.0
     start = time.perf_counter()
     with _compiling_alone():
         _tiny_fit(settings, dtype)
-    _warm.add(key)
+    _compiled.add(key)
     seconds = time.perf_counter() - start
     logger.info("kernels ready after %.1f s", seconds)
     return seconds

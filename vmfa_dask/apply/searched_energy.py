@@ -1,4 +1,7 @@
-"""The free energy of rows that a mixture was not trained on, by guided search. May import: values, kernels, em."""
+"""The free energy of rows that a mixture was not trained on, by guided search.
+
+May import: addresses, values, runtime, run, numpy.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +24,37 @@ from vmfa_dask.run.storage import MemoryStorage
 from vmfa_dask.runtime.threads import Cores, available_cores
 from vmfa_dask.values import Int32, Mixture
 
-# Without M-steps only random candidates lead rows on that no neighbour leads: with one of them and the tolerance of a
-# fit, the bound of 10,000 photographs under C = 400 was 5.5 nats low, with these 1.7 (of 15,363).
+# Without M-steps only random candidates help a row whose neighbours are no better: with one of them and the tolerance
+# of a fit, the bound of 10,000 photographs under C = 400 was 5.5 nats low, with these 1.7 (of 15,363).
 _RANDOM_CANDIDATES = 4
 _TOLERANCE = 1e-6
-
-
 # Beyond this condition float32 sums may lose more than 1e-4 of a distance to cancellation.
 _LARGEST_CONDITION = 285.0
 
 
 def free_energy_by_search(mixture: Mixture, rows: RowSource, truncation: int, neighborhood: int) -> float:
-    """Mean free energy per row after variational E-steps have found C' components for each: a fit without M-steps.
+    """Mean free energy after variational E-steps have found C' components per row: a fit without M-steps.
 
-    Components are searched in the precision of the mixture, or in float64 where rows are beyond it; −inf where a
-    density is below float64 as well.
+    Components are searched in the precision of the mixture, or in float64 where rows are beyond its range.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        The model.
+    rows : RowSource
+        Rows of the width of the model.
+    truncation, neighborhood : int
+        C' and G, as in `Settings`.
+
+    Returns
+    -------
+    float
+        Nats per row; −inf where a density is below what float64 holds.
+
+    Raises
+    ------
+    ValueError
+        For rows that hold NaN or infinity, and sizes that `Settings` refuses.
     """
     settings = Settings(
         n_components=mixture.n_components,
@@ -56,14 +75,14 @@ def free_energy_by_search(mixture: Mixture, rows: RowSource, truncation: int, ne
 
 
 def _search(start: Start, rows: RowSource, settings: Settings) -> float:
-    """Free energy of the components that a search finds, in float64 where the digits of float32 may not do."""
+    """Free energy of the components that a search finds, in float64 where float32 may lack digits."""
     context = RunContext(rows, settings, make_plan(rows, settings), MemoryStorage(), Cores(available_cores()))
-    found: list[Int32] = []
+    components: list[Int32] = []
 
     def keep(state: RunState) -> None:
         if state.phase == DONE:
             kept = [addresses.Posterior(state.iteration, group) for group in range(len(context.plan.groups))]
-            found.extend(context.storage.read(address)["components"] for address in kept)
+            components.extend(context.storage.read(address)["components"] for address in kept)
 
     state = Training(SerialExecutor(context), on_state=keep).run(start)
     derived = context.packed(state.parameters)
@@ -71,4 +90,4 @@ def _search(start: Start, rows: RowSource, settings: Settings) -> float:
     if settings.precision == "float64" or plain:
         return state.records[-1].free_energy
     evaluation = replace(settings, precision="float64", max_warmup_iter=0)
-    return _search(Start(start.mixture, components=np.concatenate(found)), rows, evaluation)
+    return _search(Start(start.mixture, components=np.concatenate(components)), rows, evaluation)

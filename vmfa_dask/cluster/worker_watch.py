@@ -1,4 +1,4 @@
-"""Workers that come and go during a run. May import: em, distributed."""
+"""Workers that come and go during a run. May import: run, cluster, distributed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from distributed import Client
 
 from vmfa_dask.cluster.conditions import check_processors
-from vmfa_dask.cluster.versions import check_versions
+from vmfa_dask.cluster.package_versions import check_versions
 from vmfa_dask.cluster.workers import LOSSES, naming_a_lost_scheduler, workers_of
 from vmfa_dask.run.executor import SchedulerLost
 
@@ -20,7 +20,8 @@ class WorkerWatch:
 
     Parameters
     ----------
-    client : of the cluster
+    client : distributed.Client
+        Of the cluster.
     """
 
     def __init__(self, client: Client) -> None:
@@ -28,14 +29,14 @@ class WorkerWatch:
         self._known = set(workers_of(client))
 
     def look(self) -> None:
-        """Compare the workers that are there now with those of the last look.
+        """Compare the present workers with those of the last look.
 
         Raises
         ------
         SchedulerLost
             When the connection to the scheduler is gone.
         RuntimeError
-            When one that has come cannot work with the others: the table of `check_versions` or `check_processors`.
+            When a new worker cannot work with the others: the table of `check_versions` or `check_processors`.
         """
         try:
             with naming_a_lost_scheduler(self._client):
@@ -54,9 +55,14 @@ class WorkerWatch:
             self._check(warn=True)
 
     def explain(self, error: Exception) -> None:
-        """Raise what is wrong with a worker, if that is what a task may have failed of.
+        """Raise a better error when a task may have failed because of its worker.
 
-        One with another version of this package may not even be able to read a task.
+        A worker with another version of this package may not even be able to unpickle a task.
+
+        Parameters
+        ----------
+        error : Exception
+            What the task has raised.
 
         Raises
         ------
@@ -69,7 +75,7 @@ class WorkerWatch:
             raise cause from error
 
     def _check(self, warn: bool) -> None:
-        with suppress(*LOSSES):  # whoever calls finds a loss by what it does next
+        with suppress(*LOSSES):  # the caller's next step finds a loss
             check_versions(self._client, warn)
             check_processors(self._client, warn)
 

@@ -1,4 +1,7 @@
-"""Memory is a sum that is known before the run: it is checked against the workers' limits before the first task."""
+"""The peak memory of a run is a sum known beforehand: it is compared with the workers' limits before the first task.
+
+May import: nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,45 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-# Part of a limit at which Dask pauses a worker; above it the rows' cache may not grow.
+# Share of its limit at which Dask pauses a worker.
 _USABLE = 0.8
+# Share of the memory that a run leaves free below that for the cache of rows.
 _CACHE_SHARE = 0.5
 
 
 def smallest_limit(workers: Mapping[str, Mapping[str, Any]]) -> int | None:
-    """Smallest memory limit of the workers in bytes; None where no worker has one."""
+    """Smallest memory limit of some workers.
+
+    Parameters
+    ----------
+    workers : mapping of str to mapping
+        Facts of the workers by address, as `workers.workers_of` gives them.
+
+    Returns
+    -------
+    int or None
+        Bytes; None where no worker has a limit.
+    """
     limits = [int(worker["memory_limit"]) for worker in workers.values() if worker.get("memory_limit")]
     return min(limits) if limits else None
 
 
 def check_memory(projection: Mapping[str, int], limit: int | None, advise: Callable[[int], str]) -> int:
-    """Refuse a run whose tasks do not fit a worker; returns bytes that remain for a cache of rows.
+    """Refuse a run whose tasks do not fit a worker.
 
     Parameters
     ----------
-    projection : peak bytes of a worker, by what it holds (see `run.projection.projected_bytes`)
-    limit : memory limit of a worker in bytes; None is no limit, and no cache
-    advise : what to change, in words, for a run that may take so many bytes (see `run.advice.Advice`)
+    projection : mapping of str to int
+        Peak bytes of a worker, by what they hold (`projected_bytes`).
+    limit : int or None
+        Memory limit of a worker in bytes; None is no limit.
+    advise : callable
+        What to change, in words, for a run that may take so many bytes (`Advice`).
+
+    Returns
+    -------
+    int
+        Bytes that remain for a cache of rows; 0 without a limit.
 
     Raises
     ------
@@ -50,7 +73,21 @@ def check_memory(projection: Mapping[str, int], limit: int | None, advise: Calla
 
 
 def room_for_cache(total: int, limit: int | None, name: str) -> int | None:
-    """Bytes for a cache of rows in a worker that has come later; None where it has no limit.
+    """Memory for a cache of rows in a worker that has joined during the run.
+
+    Parameters
+    ----------
+    total : int
+        Peak bytes of the run in a worker, without a cache.
+    limit : int or None
+        Memory limit of the worker in bytes; None or 0 is no limit.
+    name : str
+        What the worker is called in messages.
+
+    Returns
+    -------
+    int or None
+        Bytes; None where it has no limit.
 
     Raises
     ------
