@@ -20,7 +20,7 @@ if __name__ == "__main__":
     # A process that a script starts in the background ignores Ctrl-C, and so would we as its child.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     rows = draw(make_mixture(30, 24, 3, spread=0.7), 30_000, dtype="float32")  # overlapping: it takes long
-    with local_cluster(2) as cluster, Client(cluster, set_as_default=False) as client:
+    with local_cluster(1) as cluster, Client(cluster, set_as_default=False) as client:
         print("ready", flush=True)
         fit_distributed(
             rows,

@@ -1,8 +1,7 @@
-"""Compiling: one process at a time into an empty cache, and not at all where the cache is warm or a run is repeated."""
+"""Compiling ahead: nothing is compiled in a run, or twice. Processes that start together: `tests/cases/test_w07.py`."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,52 +13,6 @@ from vmfa_dask.cluster import compilation
 from vmfa_dask.run.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = """
-import hashlib, sys
-import numpy as np
-from vmfa_dask import fit_local
-rows = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
-fit = fit_local(rows, n_components=3, n_factors=0, init_params="uniform", max_iter=2, max_warmup_iter=1)
-print(hashlib.sha256(b"".join(a.tobytes() for a in (fit.model.means, fit.model.noise_variances))).hexdigest())
-"""
-
-
-def start(cache: Path) -> subprocess.Popen:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", PROGRAM],
-        env=environment,
-        cwd=ROOT,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def finish(process: subprocess.Popen) -> str:
-    """What a process printed, once it has ended well."""
-    try:
-        output, errors = process.communicate(timeout=200)
-    finally:
-        process.kill()
-    assert process.returncode == 0, errors
-    return output
-
-
-def files(cache: Path) -> dict[str, float]:
-    return {str(path): path.stat().st_mtime_ns for path in cache.rglob("*.nb?")}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(240)  # compiles everything, which two processes that share two slow cores do not do in a minute
-def test_processes_that_start_together_with_an_empty_cache(tmp_path: Path) -> None:
-    together = [start(tmp_path) for _ in range(2)]
-    outputs = [finish(process) for process in together]
-    compiled = files(tmp_path)
-    assert compiled
-    outputs.append(finish(start(tmp_path)))
-    assert len(set(outputs)) == 1
-    assert files(tmp_path) == compiled  # the third process found everything it needs
 
 
 def test_a_cache_that_cannot_be_locked_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

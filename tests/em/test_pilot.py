@@ -73,8 +73,8 @@ def test_every_executor_gives_the_same_bytes(options: dict[str, Any], processes:
 
 
 def test_a_sample_stands_for_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pilot, "_FEWEST_ROWS", 300)
-    monkeypatch.setattr(pilot, "_ROWS_PER_COMPONENT", 50)
+    monkeypatch.setattr(defaults, "_FEWEST_ROWS", 300)
+    monkeypatch.setattr(defaults, "_ROWS_PER_COMPONENT", 50)
     rows, groups = blobs(6, 8, seed=2)
     cuts = [fit_local(rows, n_components=6, n_factors=2, n_groups=n) for n in (1, 4)]
     for fit in cuts:

@@ -106,7 +106,7 @@ fit_local("x.zarr", n_components=3, n_clusters=3)
 @pytest.mark.slow
 def test_type_checkers_know_keywords_and_results(tmp_path: Path) -> None:
     (tmp_path / "use.py").write_text(USE)
-    command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), str(tmp_path / "use.py")]
+    command = [sys.executable, "-m", "mypy", "--cache-dir", str(ROOT / ".mypy_cache"), str(tmp_path / "use.py")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     lines = [line.partition(": ")[2] for line in done.stdout.splitlines() if "use.py:" in line]
     results = ("training.Fit", "detached.DetachedRun", "training.Fit")
