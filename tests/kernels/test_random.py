@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
+from scipy.stats import chisquare, kstest
 
 from vmfa_dask.kernels import random
 
@@ -90,3 +90,25 @@ def test_integers_stay_below(below: int) -> None:
     assert values.min() >= 0
     assert values.max() < below
     assert abs(values.mean() / below - (0.5 - 0.5 / below)) < 0.03
+
+
+def normals(first: int, n: int, k: int) -> np.ndarray:
+    values = np.full((n, k), np.nan)
+    random.normals(1, random.DRAWN_ROWS, 0, first, values)
+    return values
+
+
+def test_normals_are_normal() -> None:
+    values = normals(0, 20_000, 3)
+    for k in range(3):
+        assert kstest(values[:, k], "norm").pvalue > LEVEL
+    for a, b in ((0, 1), (1, 2), (0, 2)):
+        quadrants = np.bincount(2 * (values[:, a] > 0) + (values[:, b] > 0), minlength=4)
+        assert chisquare(quadrants).pvalue > LEVEL
+        assert abs(np.corrcoef(values[:, a] ** 2, values[:, b] ** 2)[0, 1]) < 5 / np.sqrt(20_000)
+
+
+def test_normals_do_not_depend_on_how_items_are_cut() -> None:
+    uncut = normals(0, 100, 4)
+    np.testing.assert_array_equal(np.vstack([normals(0, 37, 4), normals(37, 63, 4)]), uncut)
+    np.testing.assert_array_equal(normals(0, 100, 3), uncut[:, :3])

@@ -122,6 +122,38 @@ def long_distances(dense: Dense, rows: NDArray[Any]) -> NDArray[np.longdouble]:
     return distances
 
 
+def given_observed(dense: Dense, row: Float64, missing: NDArray[np.bool_]) -> tuple[float, Float64]:
+    """Density of what is observed in a row, and the expectation of what is missing, by conditioning full Gaussians.
+
+    Parameters
+    ----------
+    dense : Dense
+    row : (D,) float64
+        Anything where a value is missing.
+    missing : (D,) bool
+
+    Returns
+    -------
+    log_density : float
+        log p(x_o), in nats.
+    completed : (D,) float64 array
+        The row with E[x_m | x_o] in place of what is missing.
+    """
+    o, m = np.flatnonzero(~missing), np.flatnonzero(missing)
+    joints, expected = [], []
+    for c in range(len(dense.weights)):
+        covariance, difference = dense.covariance(c), row[o] - dense.means[c, o]
+        within = covariance[np.ix_(o, o)]
+        solved = np.linalg.solve(within, difference)
+        log_norm = -0.5 * (len(o) * np.log(2 * np.pi) + np.linalg.slogdet(within)[1])
+        joints.append(np.log(dense.weights[c]) + log_norm - 0.5 * difference @ solved)
+        expected.append(dense.means[c, m] + covariance[np.ix_(m, o)] @ solved)
+    log_density = np.logaddexp.reduce(joints)
+    completed = row.copy()
+    completed[m] = np.exp(joints - log_density) @ np.array(expected)
+    return float(log_density), completed
+
+
 def log_norms(dense: Dense) -> Float64:
     """Log-joints of each component at its mean, (C,) float64."""
     joints_at_means = [log_joint(dense, c, dense.means[c]) for c in range(len(dense.weights))]

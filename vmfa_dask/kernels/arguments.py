@@ -103,6 +103,27 @@ class Regrouped(NamedTuple):
     indptr: Int64
 
 
+class ObservedRows(NamedTuple):
+    """Rows with missing values, sorted by which of their features are observed.
+
+    Parameters
+    ----------
+    values : (n, K) float64
+        Rows minus the offset, of the features in `columns`; any finite number where a value is missing.
+    observed : (P, K) float64
+        Patterns: 1 where a feature is observed, 0 where it is missing.
+    indptr : (P + 1,) int64
+        Pattern p is that of the rows ``indptr[p]:indptr[p + 1]``.
+    columns : (K,) int64
+        Features that some row has.
+    """
+
+    values: Float64
+    observed: Float64
+    indptr: Int64
+    columns: Int64
+
+
 class MomentSums(NamedTuple):
     """Sums over the rows of each component that the M-step needs (paper, appendix:Mstep).
 

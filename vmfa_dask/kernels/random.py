@@ -14,7 +14,7 @@ from vmfa_dask.kernels.compile import inline, kernel
 
 # Streams: draws for different purposes never share a key. New ones go to the end: a number is part of every key, and
 # the draws of existing runs must stay what they are.
-SEARCH, POSTERIOR, NEIGHBORS, LOADINGS, SEED_ROWS, CHAINS, RESTING, SPLITS, SAMPLE, GREEDY = range(1, 11)
+SEARCH, POSTERIOR, NEIGHBORS, LOADINGS, SEED_ROWS, CHAINS, RESTING, SPLITS, SAMPLE, GREEDY, DRAWN_ROWS = range(1, 12)
 
 
 @inline
@@ -77,6 +77,25 @@ def draw_integer(seed: Any, stream: Any, iteration: Any, item: Any, draw: Any, b
     return np.int64((high * np.uint64(below)) >> np.uint64(32))
 
 
+@inline
+def draw_uniform(seed: Any, stream: Any, iteration: Any, item: Any, draw: Any) -> Any:
+    """A uniform number in [0, 1).
+
+    Parameters
+    ----------
+    seed, stream, iteration, item, draw : int
+        The key, see `draw_bits`.
+
+    Returns
+    -------
+    float64
+        The number.
+    """
+    # 53 bits are what a float64 holds; more would round some draws up to 1.
+    bits = draw_bits(seed, stream, iteration, item, draw) >> np.uint64(11)
+    return np.float64(bits) * (1.0 / 9007199254740992.0)
+
+
 @kernel
 def uniforms(seed: Any, stream: Any, iteration: Any, first: Any, out_values: Any) -> None:
     """Uniform numbers in [0, 1).
@@ -92,9 +111,30 @@ def uniforms(seed: Any, stream: Any, iteration: Any, first: Any, out_values: Any
     """
     for i in range(out_values.shape[0]):
         for k in range(out_values.shape[1]):
-            # 53 bits are what a float64 holds; more would round some draws up to 1.
-            bits = draw_bits(seed, stream, iteration, first + i, k) >> np.uint64(11)
-            out_values[i, k] = np.float64(bits) * (1.0 / 9007199254740992.0)
+            out_values[i, k] = draw_uniform(seed, stream, iteration, first + i, k)
+
+
+@kernel
+def normals(seed: Any, stream: Any, iteration: Any, first: Any, out_values: Any) -> None:
+    """Standard normal numbers (Box and Muller, 1958), two from each pair of uniform ones.
+
+    Parameters
+    ----------
+    seed, stream, iteration : int
+        The key, see `draw_bits`.
+    first : int
+        Global number of the item of row 0.
+    out_values : (n, k) float64, out
+        Entries (i, 2j) and (i, 2j + 1) come from draws 2j and 2j + 1 of item ``first + i``; none exceeds 8.6.
+    """
+    for i in range(out_values.shape[0]):
+        for k in range(0, out_values.shape[1], 2):
+            # 1 − u is never 0, and its logarithm is finite.
+            radius = np.sqrt(-2.0 * np.log(1.0 - draw_uniform(seed, stream, iteration, first + i, k)))
+            angle = 2.0 * np.pi * draw_uniform(seed, stream, iteration, first + i, k + 1)
+            out_values[i, k] = radius * np.cos(angle)
+            if k + 1 < out_values.shape[1]:
+                out_values[i, k + 1] = radius * np.sin(angle)
 
 
 @kernel

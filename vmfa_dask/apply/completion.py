@@ -1,0 +1,128 @@
+"""Missing values: what they are expected to be given the others, and the density of the others alone.
+
+May import: values, store, apply, numpy.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from vmfa_dask.apply.missing import rows_with_gaps
+from vmfa_dask.apply.observed import ObservedParts
+from vmfa_dask.apply.parameters import ModelParameters
+from vmfa_dask.store.new_rows import create_rows
+from vmfa_dask.values import Float64
+
+
+class Completion(ModelParameters):
+    """What a `MixtureModel` does with rows some of whose values are missing."""
+
+    def complete(
+        self,
+        x: Any,
+        missing: Any = None,
+        array: str | None = None,
+        sample_dim: str | None = None,
+        out: str | os.PathLike[str] | None = None,
+    ) -> Any:
+        """Fill in missing values with their expectation given the observed values of the same row.
+
+        This is E[x_m | x_o] under the mixture, exact over all components: the prediction of least squared error. It is
+        smoother than any real row; the mean of two plausible values may be plausible itself or not.
+
+        Parameters
+        ----------
+        x : array_like of shape (n, D) or (n, *feature_shape)
+            Rows in the units of the training data, in any form that a fit takes. NaN is missing, and so are masked
+            values of NumPy.
+        missing : array_like of bool, optional
+            True where a value is missing, whatever `x` holds there: of the shape of `x`, or of one row where all rows
+            miss the same. It adds to NaN and masked values.
+        array : str, optional
+            Path of the array in a Zarr group, or name of the variable in a Dataset.
+        sample_dim : str, optional
+            Dimension of an xarray variable that counts samples; needed unless the name of the first one says so.
+        out : str or path, optional
+            Folder, or URL of an object store, of a new Zarr array to which the rows are written row block by row block.
+
+        Returns
+        -------
+        float64 array of the shape of `x`
+            Observed values as they are. A row without missing values is unchanged, one without observed values is the
+            mean of the mixture. With `out` a `zarr.Array`.
+
+        Raises
+        ------
+        TypeError, FileNotFoundError
+            When `x` is nothing that can be rows, or nothing is stored there.
+        FileExistsError, OSError
+            When something is at `out`, or it cannot be written.
+        ValueError
+            When rows or mask do not fit the model, an observed value is infinite, or the observed values of a row are
+            so far from every component that float64 holds no density of them.
+
+        Examples
+        --------
+        >>> from vmfa_dask import MixtureModel
+        >>> model = MixtureModel([1.0], [[0.0, 10.0]], [[[1.0, 2.0]]], [[1.0, 1.0]])
+        >>> model.complete([[1.0, float("nan")]])
+        array([[ 1., 11.]])
+        """
+        rows, parts = rows_with_gaps(self.mixture, x, missing, array, sample_dim), ObservedParts(self.mixture)
+        shape = (rows.source.n_rows, *rows.source.feature_shape)
+        completed: Any = np.empty(shape) if out is None else create_rows(out, shape, parts.block_rows)
+        for part, block, gaps in rows.blocks(parts.block_rows):
+            values = block.astype(np.float64)
+            some = np.flatnonzero(gaps.any(axis=1))
+            if len(some):
+                scores, expected = parts.expectations(block[some], gaps[some])
+                if np.isneginf(scores).any():
+                    lost = part.start + int(some[np.isneginf(scores)][0])
+                    raise ValueError(
+                        f"{rows.source.describe(lost)}: observed values are so far from every component that float64 "
+                        "holds no density of them, and nothing follows from them; check their units"
+                    )
+                values[some] = np.where(gaps[some], expected, values[some])
+            completed[part] = values.reshape(-1, *shape[1:])
+        return completed
+
+    def score_observed(
+        self, x: Any, missing: Any = None, array: str | None = None, sample_dim: str | None = None
+    ) -> Float64:
+        """Log-density of the observed values of each row.
+
+        Densities of different features have different units: compare rows that miss the same values.
+
+        Parameters
+        ----------
+        x, missing, array, sample_dim
+            Rows with missing values, as in `complete`.
+
+        Returns
+        -------
+        (n,) float64 array
+            log p(x_o) in nats: as `score_samples` where nothing is missing, 0 where everything is, −inf where it is
+            below what float64 holds.
+
+        Raises
+        ------
+        TypeError, FileNotFoundError
+            As `complete`.
+        ValueError
+            When rows or mask do not fit the model, or an observed value is infinite.
+
+        Examples
+        --------
+        >>> from vmfa_dask import MixtureModel
+        >>> model = MixtureModel([1.0], [[0.0, 10.0]], [[[1.0, 2.0]]], [[1.0, 1.0]])
+        >>> model.score_observed([[1.0, float("nan")], [float("nan"), float("nan")]]).round(3)
+        array([-1.516,  0.   ])
+        """
+        rows, parts = rows_with_gaps(self.mixture, x, missing, array, sample_dim), ObservedParts(self.mixture)
+        scores = np.empty(rows.source.n_rows)
+        for part, block, gaps in rows.blocks(parts.block_rows):
+            scores[part] = parts.scores(block, gaps)
+        return scores
