@@ -9,10 +9,15 @@ import pytest
 
 MODULES = [
     "vmfa_dask",
+    "vmfa_dask.apply.completion",
+    "vmfa_dask.apply.components",
     "vmfa_dask.apply.model",
+    "vmfa_dask.apply.outliers",
     "vmfa_dask.apply.parameters",
+    "vmfa_dask.apply.sampling",
     "vmfa_dask.service.detached",
     "vmfa_dask.service.fit",
+    "vmfa_dask.service.model_choice",
     "vmfa_dask.service.training",
 ]
 

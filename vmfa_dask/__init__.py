@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vmfa_dask.service.checkpoints import RunStopped
     from vmfa_dask.service.detached import DetachedRun, attach
     from vmfa_dask.service.fit import fit_distributed, fit_local
+    from vmfa_dask.service.model_choice import HeldOutRecord, held_out_curve
     from vmfa_dask.service.training import Fit
     from vmfa_dask.values import Mixture, NeighborGraph
 
@@ -35,6 +36,7 @@ __all__ = [
     "Bounds",
     "DetachedRun",
     "Fit",
+    "HeldOutRecord",
     "IterationRecord",
     "Mixture",
     "MixtureModel",
@@ -46,6 +48,7 @@ __all__ = [
     "attach",
     "fit_distributed",
     "fit_local",
+    "held_out_curve",
 ]
 
 # Names are loaded on first use: `vmfa_dask.em` must import where Dask and Zarr are absent.
@@ -56,6 +59,8 @@ _HOMES = {
     "attach": "service.detached",
     "fit_distributed": "service.fit",
     "fit_local": "service.fit",
+    "HeldOutRecord": "service.model_choice",
+    "held_out_curve": "service.model_choice",
     "MixtureModel": "apply.model",
     "SchedulerLost": "run.executor",
     "RunStopped": "service.checkpoints",

@@ -87,11 +87,11 @@ class Components(ModelParameters):
         >>> from vmfa_dask import MixtureModel
         >>> means = [[0.0, 0.0], [9.0, 9.0], [0.0, 2.0]]
         >>> MixtureModel(np.full(3, 1 / 3), means, np.zeros((3, 0, 2)), np.ones((3, 2))).hierarchy()
-        array([[  0. ,   2. ,   4. ,   2. ],
-               [  1. ,   3. , 146. ,   3. ]])
+        array([[  0.,   2.,   4.,   2.],
+               [  1.,   3., 146.,   3.]])
         """
         if not 2 <= self.n_components <= _MOST_COMPONENTS:
-            raise ValueError(f"{self.n_components} components: expected 2 to {_MOST_COMPONENTS} for a tree of all pairs")
+            raise ValueError(f"{self.n_components} components: a tree of all pairs expects 2 to {_MOST_COMPONENTS}")
         return average_linkage(symmetric_divergences(self.mixture))
 
     def prune(self, min_weight: float) -> Self:
@@ -113,7 +113,8 @@ class Components(ModelParameters):
             When no component would remain.
         """
         if not (self.weights >= min_weight).any():
-            raise ValueError(f"min_weight={min_weight}: no component would remain; the largest is {self.weights.max():.3g}")
+            largest = f"the largest weight is {self.weights.max():.3g}"
+            raise ValueError(f"min_weight={min_weight}: no component would remain; {largest}")
         weights = np.where(self.weights >= min_weight, self.weights, 0.0)
         return self.of(replace(self.mixture, weights=weights / weights.sum()), self.type)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from vmfa_dask.apply.completion import Completion
+from vmfa_dask.apply.components import Components
 from vmfa_dask.apply.inference import Bounds, Evaluator, checked_truncation
 from vmfa_dask.apply.model_rows import as_source
 from vmfa_dask.apply.model_type import ModelType
@@ -21,7 +22,7 @@ from vmfa_dask.values import Float64, Int64, Mixture, as_floats
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class MixtureModel(Completion, Outliers, Sampling):
+class MixtureModel(Completion, Components, Outliers, Sampling):
     """A fitted mixture; its results are exact over all C components.
 
     The free energy of a fit's history is a lower bound of `score` on the same rows, not the same number: it counts only
