@@ -30,8 +30,9 @@ class Completion(ModelParameters):
     ) -> Any:
         """Fill in missing values with their expectation given the observed values of the same row.
 
-        This is E[x_m | x_o] under the mixture, exact over all components: the prediction of least squared error. It is
-        smoother than any real row; the mean of two plausible values may be plausible itself or not.
+        This is E[x_m | x_o] under the mixture, exact over all components: the prediction of least squared error, if the
+        rows are as the model says. Few factors for many strongly correlated features make it too certain: then gaps
+        among observed features are filled better than gaps far from all of them (docs/results/completion.md).
 
         Parameters
         ----------
