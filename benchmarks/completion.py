@@ -126,9 +126,9 @@ def main(arguments: list[str] | None = None) -> None:
 of the pixels of {len(test):,} test images. PSNR of the other half in dB, mean over images; larger is better. Other work
 ran on the machine, so the seconds say little.
 
-Five factors say little of how 3,072 pixels vary together, and the model takes what they leave for independent noise. So
-gaps among observed pixels are filled better than by a neighbour, but a missing half with too much confidence: worse than
-by the mean image. The full Gaussian, with as many parameters, spends all of them on correlations.
+Five factors say little of how 3,072 pixels vary together, and the model takes what they leave for independent noise.
+So gaps among observed pixels are filled better than by a neighbour, but a missing half with too much confidence: worse
+than by the mean image. The full Gaussian, with as many parameters, spends all of them on correlations.
 
 Machine: {describe()}.
 

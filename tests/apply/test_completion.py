@@ -12,7 +12,7 @@ import xarray as xr
 import zarr
 
 from tests.samples import draw, make_mixture, write_store
-from tests.twins.mixture import Dense, given_observed
+from tests.twins.mixture import Dense, given_observed, long_distances
 from vmfa_dask import MixtureModel
 
 NAN = float("nan")
@@ -102,14 +102,25 @@ def test_blocks_and_a_store(tmp_path: Path) -> None:
         model.complete(rows, missing, out=tmp_path / "completed.zarr")
 
 
-def test_offset_and_rows_far_along_the_factors() -> None:
-    """Digits that a difference of squares would lose: the factors are a million times as wide as the noise."""
-    m = make_mixture(3, 5, 1)
-    model = MixtureModel.of(replace(m, offset=np.array([1e6, -3, 0, 2.5e5, 7]), loadings=m.loadings * 1e6))
+def test_offset() -> None:
+    model = MixtureModel.of(replace(make_mixture(3, 5, 1), offset=np.array([1e6, -3, 0, 2.5e5, 7])))
     rows, missing = draw(model, 40), with_gaps(40, 5)
     scores, completed = by_twin(model, rows, missing)
-    np.testing.assert_allclose(model.score_observed(rows, missing), scores, rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(model.complete(rows, missing), completed, rtol=1e-6, atol=1)
+    np.testing.assert_allclose(model.score_observed(rows, missing), scores, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(model.complete(rows, missing), completed, rtol=1e-9)
+
+
+def test_rows_along_the_factors_keep_their_digits() -> None:
+    """Factors a hundred million times as wide as the noise: the difference of squares alone would be off by nats."""
+    m = make_mixture(1, 6, 1)
+    model = MixtureModel.of(replace(m, loadings=m.loadings * 1e8))
+    rows, dense = draw(model, 40), Dense.of(model)
+    part = Dense(dense.weights, dense.means[:, :4], dense.loadings[:, :, :4], dense.noise_variances[:, :4])
+    precision = 1 + np.sum(part.loadings**2 / part.noise_variances)
+    log_norm = -0.5 * (4 * np.log(2 * np.pi) + np.log(part.noise_variances).sum() + np.log(precision))
+    expected = log_norm - 0.5 * long_distances(part, rows[:, :4])[:, 0].astype(np.float64)
+    scores = model.score_observed(rows, np.arange(6) >= 4)
+    np.testing.assert_allclose(scores, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize(

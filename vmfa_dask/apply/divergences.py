@@ -9,6 +9,9 @@ import numpy as np
 
 from vmfa_dask.values import Float64, Mixture
 
+# Components whose factors are taken together in one product of matrices.
+_TOGETHER = 16
+
 
 def symmetric_divergences(mixture: Mixture) -> Float64:
     """KL(a ‖ b) + KL(b ‖ a) of all pairs of components, in O(C²·D·H²) without a matrix of D x D.
@@ -26,24 +29,23 @@ def symmetric_divergences(mixture: Mixture) -> Float64:
     (C, C) float64 array
         Nats, symmetric, 0 on the diagonal.
     """
-    means = mixture.means.astype(np.float64)
+    means = mixture.means - mixture.means.mean(axis=0, dtype=np.float64)
     loadings, variances = mixture.loadings.astype(np.float64), mixture.noise_variances.astype(np.float64)
-    n_components, n_factors, n_features = loadings.shape
-    flat = loadings.reshape(-1, n_features)
-    one_way = np.empty((n_components, n_components))
-    for b in range(n_components):
-        inverse = 1.0 / variances[b]
-        scaled = loadings[b] * inverse
-        root = np.linalg.cholesky(np.eye(n_factors) + scaled @ loadings[b].T)
+    (n_components, n_factors, n_features), inverse = loadings.shape, 1.0 / variances
+    # tr(D_b⁻¹Σ_a) and the distance of the means under D_b, from which what the factors of b explain is taken away.
+    one_way = (variances + (loadings**2).sum(axis=1) + means**2) @ inverse.T - 2 * means @ (means * inverse).T
+    one_way += (means**2 * inverse).sum(axis=1) - n_features
+    vectors = np.concatenate([loadings, means[:, None]], axis=1).reshape(-1, n_features)
+    for first in range(0, n_components, _TOGETHER):
+        part = slice(first, first + _TOGETHER)
+        scaled = loadings[part] * inverse[part, None]
+        root = np.linalg.cholesky(np.eye(n_factors) + scaled @ loadings[part].transpose(0, 2, 1))
         w = np.linalg.solve(root, scaled)
-        differences = means - means[b]
-        # tr(Σ_b⁻¹Σ_a) from the noise and the loadings of a, then the distance of the means.
-        trace = variances @ (inverse - (w**2).sum(axis=0))
-        factor_terms = flat**2 @ inverse - ((flat @ w.T) ** 2).sum(axis=1)
-        trace += factor_terms.reshape(n_components, n_factors).sum(axis=1)
-        distance = differences**2 @ inverse - ((differences @ w.T) ** 2).sum(axis=1)
-        one_way[:, b] = 0.5 * (trace - n_features + distance)
-    divergences = np.maximum(one_way + one_way.T, 0.0)  # rounding may leave less than nothing
+        projected = (vectors @ w.reshape(-1, n_features).T).reshape(n_components, n_factors + 1, len(w), n_factors)
+        projected[:, -1] -= np.einsum("bhd,bd->bh", w, means[part])
+        one_way[:, part] -= (projected**2).sum(axis=(1, 3)) + variances @ (w**2).sum(axis=1).T
+    one_way *= 0.5
+    divergences: Float64 = np.maximum(one_way + one_way.T, 0.0)  # rounding may leave less than nothing
     np.fill_diagonal(divergences, 0.0)
     return divergences
 
