@@ -1,25 +1,29 @@
 """Outliers: rows whose density is below that of nearly all rows like those of the training.
 
-May import: values, apply, numpy.
+May import: apply, numpy.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vmfa_dask.apply.inference import Evaluator
-from vmfa_dask.apply.model_rows import as_source
 from vmfa_dask.apply.parameters import ModelParameters
+
+
+class _Scoring(Protocol):
+    """A model, as far as outliers need it."""
+
+    def score_samples(self, x: Any, array: str | None = None, sample_dim: str | None = None) -> Any: ...
 
 
 class Outliers(ModelParameters):
     """What a `MixtureModel` knows of rows that it does not expect."""
 
     def outlier_threshold(
-        self,
+        self: _Scoring,
         x: Any,
         false_positive_rate: float = 0.01,
         array: str | None = None,
@@ -60,7 +64,7 @@ class Outliers(ModelParameters):
         """
         if not 0 < false_positive_rate < 1:
             raise ValueError(f"false_positive_rate={false_positive_rate}: expected a share above 0 and below 1")
-        scores = np.sort(Evaluator(self.mixture).score_samples(as_source(self.mixture, x, array, sample_dim)))
+        scores = np.sort(self.score_samples(x, array, sample_dim))
         # Rounding of the product must not lose a row: 0.29 * 100 is 28.999999999999996.
         n_below = int(np.floor(false_positive_rate * len(scores) * (1 + 1e-12)))
         if n_below == 0:
@@ -71,7 +75,7 @@ class Outliers(ModelParameters):
         return float(scores[n_below])
 
     def is_outlier(
-        self, x: Any, threshold: float, array: str | None = None, sample_dim: str | None = None
+        self: _Scoring, x: Any, threshold: float, array: str | None = None, sample_dim: str | None = None
     ) -> NDArray[np.bool_]:
         """Whether the log-density of each row is below a threshold.
 
@@ -96,7 +100,5 @@ class Outliers(ModelParameters):
         --------
         See `outlier_threshold`.
         """
-        below: NDArray[np.bool_] = (
-            Evaluator(self.mixture).score_samples(as_source(self.mixture, x, array, sample_dim)) < threshold
-        )
+        below: NDArray[np.bool_] = self.score_samples(x, array, sample_dim) < threshold
         return below
