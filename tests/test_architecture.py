@@ -35,9 +35,10 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         {"values", "tables", "runtime", "kernels", "run", "store", "cluster"},
         {"numpy", "dask", "distributed", "tornado", "filelock", "numba"},
     ),
-    "apply": (_NUMBERS | {"em", "run", "store", "apply"}, {"numpy", "zarr"}),
+    "apply": (_NUMBERS | {"em", "run", "store", "apply"}, {"numpy", "zarr", "xarray"}),
     "service": (_NUMBERS | {"em", "run", "store", "cluster", "apply", "service"}, {"numpy", "zarr", "xarray"}),
-    "": ({"values", "run", "apply", "service"}, set()),  # vmfa_dask/__init__.py, for its list of names
+    "plot": ({"values", "run", "apply", "plot"}, {"numpy", "matplotlib"}),
+    "": ({"values", "run", "apply", "service", "plot"}, set()),  # vmfa_dask/__init__.py, for its list of names
 }
 LONGEST_FILE = 300
 
@@ -106,6 +107,8 @@ def test_imports_go_down(path: Path) -> None:
         ("cluster", "from vmfa_dask.apply.model import MixtureModel"),
         ("apply", "from vmfa_dask.cluster.memory_check import check_memory"),
         ("apply", "class A:\n    def f(self):\n        from distributed import Client"),
+        ("apply", "from vmfa_dask import plot"),
+        ("plot", "import matplotlib\nfrom vmfa_dask.service.fit import fit_local"),
         ("service", "from distributed import Client"),
         ("service", "import dask"),
         ("service", "def f():\n    from distributed import get_client"),
@@ -153,7 +156,10 @@ WORK = {
 
 @pytest.mark.parametrize(
     ("room", "absent"),
-    [("em", ["dask", "distributed", "zarr", "xarray", "vmfa_dask.store"]), ("apply", ["dask", "distributed"])],
+    [
+        ("em", ["dask", "distributed", "zarr", "xarray", "vmfa_dask.store"]),
+        ("apply", ["dask", "distributed", "xarray", "matplotlib"]),
+    ],
 )
 def test_rooms_work_where_what_they_may_not_import_is_absent(room: str, absent: list[str]) -> None:
     def work(blocked: list[str]) -> str:

@@ -13,6 +13,8 @@ import numpy as np
 from vmfa_dask.apply.completion import Completion
 from vmfa_dask.apply.components import Components
 from vmfa_dask.apply.inference import Bounds, Evaluator, checked_truncation
+from vmfa_dask.apply.labelled import LABEL, LOG_DENSITY, exact_labels, exact_scores, per_row
+from vmfa_dask.apply.labelled_parameters import LabelledParameters
 from vmfa_dask.apply.model_rows import as_source
 from vmfa_dask.apply.model_type import ModelType
 from vmfa_dask.apply.outliers import Outliers
@@ -22,7 +24,7 @@ from vmfa_dask.values import Float64, Int64, Mixture, as_floats
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class MixtureModel(Completion, Components, Outliers, Sampling):
+class MixtureModel(Completion, Components, LabelledParameters, Outliers, Sampling):
     """A fitted mixture; its results are exact over all C components.
 
     The free energy of a fit's history is a lower bound of `score` on the same rows, not the same number: it counts only
@@ -105,7 +107,8 @@ class MixtureModel(Completion, Components, Outliers, Sampling):
         Returns
         -------
         (n,) float64 array
-            log p(x) in nats; −inf where it is below what float64 holds.
+            log p(x) in nats; −inf where it is below what float64 holds. For an object of xarray a DataArray with the
+            coordinates of its samples, lazy if `x` is.
 
         Raises
         ------
@@ -123,7 +126,7 @@ class MixtureModel(Completion, Components, Outliers, Sampling):
         >>> model.score_samples([[0.0, 0.0], [3.0, 4.0]]).round(3)
         array([ -1.838, -14.338])
         """
-        return Evaluator(self.mixture).score_samples(as_source(self.mixture, x, array, sample_dim))
+        return per_row(exact_scores, self, x, array, sample_dim, LOG_DENSITY)
 
     def score(self, x: Any, array: str | None = None, sample_dim: str | None = None) -> float:
         """Mean log-density of rows.
@@ -152,7 +155,7 @@ class MixtureModel(Completion, Components, Outliers, Sampling):
         -8.088
         """
         with np.errstate(over="ignore"):
-            return float(np.mean(self.score_samples(x, array, sample_dim)))
+            return float(np.mean(np.asarray(self.score_samples(x, array, sample_dim))))
 
     def aic(self, x: Any, array: str | None = None, sample_dim: str | None = None) -> float:
         """Akaike's information criterion of rows.
@@ -172,7 +175,7 @@ class MixtureModel(Completion, Components, Outliers, Sampling):
         TypeError, ValueError, FileNotFoundError
             As `score_samples`.
         """
-        return 2.0 * self.n_parameters - 2.0 * float(self.score_samples(x, array, sample_dim).sum())
+        return 2.0 * self.n_parameters - 2.0 * float(np.asarray(self.score_samples(x, array, sample_dim)).sum())
 
     def bic(self, x: Any, array: str | None = None, sample_dim: str | None = None) -> float:
         """Bayesian information criterion of rows.
@@ -192,7 +195,7 @@ class MixtureModel(Completion, Components, Outliers, Sampling):
         TypeError, ValueError, FileNotFoundError
             As `score_samples`.
         """
-        scores = self.score_samples(x, array, sample_dim)
+        scores = np.asarray(self.score_samples(x, array, sample_dim))
         return self.n_parameters * float(np.log(len(scores))) - 2.0 * float(scores.sum())
 
     def predict(self, x: Any, array: str | None = None, sample_dim: str | None = None) -> Int64:
@@ -206,7 +209,8 @@ class MixtureModel(Completion, Components, Outliers, Sampling):
         Returns
         -------
         (n,) int64 array
-            Numbers of components, of the largest log p(c, x); ties go to the smaller number.
+            Numbers of components, of the largest log p(c, x); ties go to the smaller number. A DataArray for objects
+            of xarray, as in `score_samples`.
 
         Raises
         ------
@@ -221,7 +225,7 @@ class MixtureModel(Completion, Components, Outliers, Sampling):
         >>> model.predict([[0.5, -0.5], [8.0, 9.5]])
         array([0, 1])
         """
-        return Evaluator(self.mixture).predict(as_source(self.mixture, x, array, sample_dim))
+        return per_row(exact_labels, self, x, array, sample_dim, LABEL)
 
     def bounds(
         self, x: Any, truncation: int | None = None, array: str | None = None, sample_dim: str | None = None

@@ -9,6 +9,7 @@ import logging
 import time
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.apply.model_type import ModelType
@@ -22,8 +23,12 @@ from vmfa_dask.run.state import TRAINING, RunState
 from vmfa_dask.run.versions import read_mixture
 from vmfa_dask.service.checkpoints import KeptRun
 from vmfa_dask.service.endings import keep_latest, raise_with, what_is_left
+from vmfa_dask.service.history import history_dataset
 from vmfa_dask.service.options import Progress
 from vmfa_dask.sizes import Sized
+
+if TYPE_CHECKING:
+    import xarray
 
 logger = logging.getLogger("vmfa_dask")
 
@@ -66,6 +71,28 @@ class Fit(Sized):
         return {
             c: f"no row kept it after iteration {record.iteration}" for record in self.history for c in record.dropped
         }
+
+    def history_dataset(self) -> xarray.Dataset:
+        """Label the history: a Dataset with a variable for each number of the records.
+
+        Returns
+        -------
+        xarray.Dataset
+            Over the dimension ``iteration``, with the coordinate ``phase``: ``free_energy``, ``change``, ``seconds``,
+            ``n_alive``, ``n_dropped`` and the other numbers of an `IterationRecord`, with their units; and
+            ``task_seconds`` over ``iteration`` and ``work``, the time that tasks took for each kind of work.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from vmfa_dask import fit_local
+        >>> fit = fit_local(np.random.default_rng(0).normal(size=(200, 4)), n_components=2, n_factors=1)
+        >>> history = fit.history_dataset()
+        >>> bool((history.free_energy == [record.free_energy for record in fit.history]).all())
+        True
+        """
+        dataset = history_dataset(self.history, self.settings.standardize)
+        return dataset.assign_attrs(tol=self.settings.tol, converged=int(self.converged))
 
     def __repr__(self) -> str:
         return as_lines("Fit", self._facts())

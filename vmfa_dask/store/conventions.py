@@ -74,10 +74,8 @@ def samples_first(label: str, data: Any, array: str | None, sample_dim: str | No
         Name of the argument, for messages.
     data : xarray.DataArray, xarray.Dataset or xarray.DataTree
         Where the rows are.
-    array : str, optional
-        Name of the variable in a Dataset, or its path in a DataTree; may be left out where there is only one.
-    sample_dim : str, optional
-        Dimension that counts samples; may be left out where the name of the first one leaves no doubt.
+    array, sample_dim : str, optional
+        As in `labelled_rows`.
 
     Returns
     -------
@@ -85,6 +83,36 @@ def samples_first(label: str, data: Any, array: str | None, sample_dim: str | No
         What the variable holds, (N, ...): an array of NumPy, of Dask, or something like one.
     origin : Origin
         What the rows are called in messages, and what helps where they hold NaN.
+
+    Raises
+    ------
+    ValueError
+        Where the variable or the dimension is not clear; the message lists the choices.
+    """
+    rows = labelled_rows(label, data, array, sample_dim)
+    label = label if rows.name is None else f"{label}: variable {str(rows.name)!r}"
+    remedy = _remedy_for_nan(rows.encoding)
+    return rows.data, Origin(label, remedy) if remedy else Origin(label)
+
+
+def labelled_rows(label: str, data: Any, array: str | None, sample_dim: str | None) -> Any:
+    """Choose the variable of an xarray object, and bring the dimension that counts samples to the front.
+
+    Parameters
+    ----------
+    label : str
+        Name of the argument, for messages.
+    data : xarray.DataArray, xarray.Dataset or xarray.DataTree
+        Where the rows are.
+    array : str, optional
+        Name of the variable in a Dataset, or its path in a DataTree; may be left out where there is only one.
+    sample_dim : str, optional
+        Dimension that counts samples; may be left out where the name of the first one leaves no doubt.
+
+    Returns
+    -------
+    xarray.DataArray
+        Of shape (N, ...); no values are read or copied.
 
     Raises
     ------
@@ -104,9 +132,7 @@ def samples_first(label: str, data: Any, array: str | None, sample_dim: str | No
             f"counts samples by sample_dim=..., found sample_dim={sample_dim!r} (only a first dimension called "
             f"{', '.join(_SAMPLE_NAMES[:-1])} or {_SAMPLE_NAMES[-1]} is taken without asking)"
         )
-    label = label if data.name is None else f"{label}: variable {str(data.name)!r}"
-    remedy = _remedy_for_nan(data.encoding)
-    return data.transpose(sample_dim, ...).data, Origin(label, remedy) if remedy else Origin(label)
+    return data.transpose(sample_dim, ...)
 
 
 def _chosen_variable(label: str, data: Any, array: str | None) -> Any:

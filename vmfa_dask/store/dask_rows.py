@@ -25,6 +25,10 @@ class DaskRows:
 
     Attributes
     ----------
+    array : dask.array.Array
+        As given.
+    origin : Origin
+        As given.
     n_rows : int
         N.
     feature_shape : tuple of int
@@ -40,7 +44,7 @@ class DaskRows:
     """
 
     def __init__(self, array: Any, origin: Origin) -> None:
-        self._array, self._origin = array, origin
+        self.array, self.origin = array, origin
         self.feature_shape = tuple(int(n) for n in array.shape[1:])
         self.n_rows, self.dtype = int(array.shape[0]), row_dtype(array.dtype)
         self.chunk_rows = self.decoded_rows = max(int(size) for size in array.chunks[0])
@@ -70,12 +74,12 @@ class DaskRows:
         return rows
 
     def _computed(self, start: int, stop: int) -> Rows:
-        return np.array(self._array[start:stop], self.dtype).reshape(stop - start, -1)
+        return np.array(self.array[start:stop], self.dtype).reshape(stop - start, -1)
 
     @property
     def remedy(self) -> str:
         """What helps where a row holds NaN or infinity."""
-        return self._origin.remedy
+        return self.origin.remedy
 
     def describe(self, row: int) -> str:
         """Name a row in messages.
@@ -90,4 +94,4 @@ class DaskRows:
         str
             The number, and the name of the array.
         """
-        return f"{self._origin.label}: row {row}"
+        return f"{self.origin.label}: row {row}"

@@ -101,7 +101,7 @@ def admit(label: str, data: Any, array: str | None = None, sample_dim: str | Non
     TypeError, ValueError, FileNotFoundError
         Naming the argument, what was found and what is expected.
     """
-    if _comes_from(data, "xarray"):
+    if is_labelled(data):
         return _admit_array(*samples_first(label, data, array, sample_dim))
     if sample_dim is not None:
         raise ValueError(f"sample_dim={sample_dim!r}: expected only with {label} of xarray; rows are the first axis")
@@ -139,6 +139,22 @@ def _admit_array(data: Any, origin: Origin) -> InMemory | Lazy:
 
 def _comes_from(data: Any, package: str) -> bool:
     return any(f"{kind.__module__}.".startswith(f"{package}.") for kind in type(data).__mro__)
+
+
+def is_labelled(data: Any) -> bool:
+    """Whether data is an object of xarray.
+
+    Parameters
+    ----------
+    data : object
+        Of any kind.
+
+    Returns
+    -------
+    bool
+        Known without importing xarray.
+    """
+    return _comes_from(data, "xarray")
 
 
 def is_dask_frame(data: Any) -> bool:

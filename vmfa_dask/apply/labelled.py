@@ -1,0 +1,189 @@
+"""Results of rows of xarray: labelled like the rows, and lazy where the rows are.
+
+A method of a model that computes something of each row calls `per_row` and gets this for rows of xarray. xarray is
+imported when such rows come. May import: values, run, store, apply, numpy, xarray.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from vmfa_dask.apply.inference import Evaluator
+from vmfa_dask.apply.model_rows import as_source
+from vmfa_dask.apply.parameters import ModelParameters
+from vmfa_dask.run.row_source import ArrayRows, RowSource
+from vmfa_dask.store.conventions import labelled_rows
+from vmfa_dask.store.dask_rows import DaskRows
+from vmfa_dask.store.gate import is_labelled
+from vmfa_dask.tables import Origin
+from vmfa_dask.values import Float64, Int64
+
+Model = TypeVar("Model", bound=ModelParameters)
+Values = TypeVar("Values")
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """What a function computes of each row, and what the DataArray of it is called.
+
+    Parameters
+    ----------
+    name : str
+        Name of the DataArray.
+    attributes : mapping
+        Attributes of it, by the CF conventions.
+    dtype : str
+        Of the values.
+    axis : {"component", "factor"}, optional
+        Second dimension of the values, if they have one: C or H numbers for each row.
+    like_rows : bool
+        The values are rows again, (n, D) or (n, *feature_shape): the DataArray keeps name, dimensions, coordinates and
+        attributes of the rows.
+    """
+
+    name: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    dtype: str = "float64"
+    axis: str | None = None
+    like_rows: bool = False
+
+
+LOG_DENSITY = RowResult("log_density", {"long_name": "log-density", "units": "nats"})
+LABEL = RowResult("label", {"long_name": "most probable component"}, "int64")
+
+
+def exact_scores(model: ModelParameters, rows: RowSource) -> Float64:
+    """Log-density of each row.
+
+    Parameters
+    ----------
+    model : MixtureModel
+        The model.
+    rows : RowSource
+        Rows of its width.
+
+    Returns
+    -------
+    (n,) float64 array
+        As `Evaluator.score_samples`.
+    """
+    return Evaluator(model.mixture).score_samples(rows)
+
+
+def exact_labels(model: ModelParameters, rows: RowSource) -> Int64:
+    """The most probable component of each row.
+
+    Parameters
+    ----------
+    model : MixtureModel
+        The model.
+    rows : RowSource
+        Rows of its width.
+
+    Returns
+    -------
+    (n,) int64 array
+        As `Evaluator.predict`.
+    """
+    return Evaluator(model.mixture).predict(rows)
+
+
+def per_row(
+    compute: Callable[[Model, RowSource], Values],
+    model: Model,
+    x: Any,
+    array: str | None,
+    sample_dim: str | None,
+    result: RowResult,
+) -> Values:
+    """Compute something of each row, with the labels of the rows if they have any.
+
+    Parameters
+    ----------
+    compute : callable
+        Called with the model and the rows; returns an array whose first axis counts rows. A function of a module, or
+        a `functools.partial` of one, so that workers of Dask find it.
+    model : MixtureModel
+        The model.
+    x : array_like of shape (n, D) or (n, *feature_shape)
+        In any form that a fit takes.
+    array, sample_dim : str, optional
+        As in `as_source`.
+    result : RowResult
+        What `compute` returns.
+
+    Returns
+    -------
+    ndarray or xarray.DataArray
+        What `compute` returns. For an object of xarray a DataArray with the coordinates of its samples, which is
+        computed chunk by chunk when it is needed if `x` is backed by Dask.
+
+    Raises
+    ------
+    TypeError, ValueError, FileNotFoundError
+        As `as_source`. What is wrong with single numbers of lazy rows is raised when they are computed.
+    """
+    if not is_labelled(x):
+        return compute(model, as_source(model.mixture, x, array, sample_dim))
+    import xarray
+
+    rows = labelled_rows("x", x, array, sample_dim)
+    sample, *features = rows.dims
+    source = as_source(model.mixture, rows, sample_dim=sample)
+    assert isinstance(source, ArrayRows | DaskRows)
+    if isinstance(source, DaskRows):
+        rows = rows.copy(data=source.array)
+    holder = np.empty((), object)  # an argument of its own, which Dask sends once to each worker, not with every chunk
+    holder[()] = model
+    sizes = {"component": model.n_components, "factor": model.n_factors}
+    axes = {dim: rows.sizes[dim] for dim in features} if result.like_rows else {}
+    axes |= {result.axis: sizes[result.axis]} if result.axis else {}
+    values = xarray.apply_ufunc(
+        _of_part,
+        rows,
+        np.arange(rows.sizes[sample]),
+        holder,
+        kwargs={"compute": compute, "origin": source.origin, "shape": tuple(axes.values()), "dtype": result.dtype},
+        input_core_dims=[features, [], []],
+        output_core_dims=[list(axes)],
+        exclude_dims=set() if result.like_rows else set(features),  # one of them may be called "component" too
+        dask="parallelized",
+        output_dtypes=[np.dtype(result.dtype)],
+        dask_gufunc_kwargs={"allow_rechunk": True, "output_sizes": axes},
+        keep_attrs="override",
+    )
+    if not result.like_rows:
+        values.name, values.attrs = result.name, dict(result.attributes)
+    return values  # type: ignore[no-any-return]
+
+
+class _Part(ArrayRows):
+    """Rows of a chunk, which have their numbers among all rows in messages."""
+
+    def __init__(self, values: Any, origin: Origin, first: int) -> None:
+        super().__init__(values, 1, origin)
+        self._first = first
+
+    def describe(self, row: int) -> str:
+        """Where a row lies; see `RowSource.describe`."""
+        return super().describe(self._first + row)
+
+
+def _of_part(
+    part: Any,
+    numbers: Int64,
+    holder: Any,
+    compute: Callable[[Any, RowSource], Any],
+    origin: Origin,
+    shape: tuple[int, ...],
+    dtype: str,
+) -> Any:
+    """The result of some rows, in the shape and dtype that were announced; a chunk may be empty."""
+    if not len(part):
+        return np.empty((0, *shape), dtype)
+    rows = _Part(part, origin, int(numbers[0]))
+    return np.asarray(compute(holder.item(), rows), dtype).reshape(len(part), *shape)
