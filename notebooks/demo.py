@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 import zarr
 from demo_patches import CHUNK_ROWS, PATCH, SEED, Pixels, load_photographs, split_photographs, write_rows
-from demo_pictures import draw_components, draw_free_energy
 from distributed import Client, LocalCluster
 
-from vmfa_dask import Fit, IterationRecord, MixtureModel, fit_distributed
+from vmfa_dask import Fit, IterationRecord, MixtureModel, fit_distributed, plot
 from vmfa_dask.runtime.threads import available_cores
 
 N_FACTORS = 5
@@ -270,8 +269,14 @@ def run(output: Path, rows_folder: Path, n_rows: int, n_components: int) -> None
     print(table([mixture, diagonal, fit_gaussian(path, held_out)]), "\n")
     output.mkdir(parents=True, exist_ok=True)
     check_saved(fit, output / "model.zarr", held_out)
-    for picture in (draw_components(fit.model, output), draw_free_energy(fit.history, output)):
-        print(f"picture: {picture}")
+    grey_levels = (0, 255)
+    for name, picture in (
+        ("components", plot.components(fit.model, data_range=grey_levels)),
+        ("free_energy", plot.history(fit)),
+    ):
+        path = output / f"{name}.png"
+        picture.savefig(path, dpi=110)
+        print(f"picture: {path}")
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vmfa_dask import plot as plot
     from vmfa_dask.apply.inference import Bounds
     from vmfa_dask.apply.model import MixtureModel
     from vmfa_dask.run.executor import SchedulerLost
@@ -70,13 +71,16 @@ _HOMES = {
     "Mixture": "values",
     "NeighborGraph": "values",
 }
+_MODULES = ("plot",)  # not in `__all__`: needs an extra
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*__all__, *_MODULES, "__version__"])

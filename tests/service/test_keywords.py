@@ -118,13 +118,15 @@ def test_type_checkers_know_keywords_and_results(tmp_path: Path) -> None:
 
 
 def test_the_package_lists_its_names() -> None:
-    assert dir(vmfa_dask) == sorted([*vmfa_dask.__all__, "__version__"])
+    assert dir(vmfa_dask) == sorted([*vmfa_dask.__all__, "__version__", "plot"])
     assert set(vmfa_dask.__all__) == set(vmfa_dask._HOMES)
     for name in vmfa_dask.__all__:
         assert getattr(vmfa_dask, name).__name__ == name
+    assert vmfa_dask.plot.__name__ == "vmfa_dask.plot"
 
 
 def test_the_package_loads_nothing_before_it_is_used() -> None:
-    code = "import sys, vmfa_dask; dir(vmfa_dask); print({'numpy', 'dask', 'zarr', 'numba'} & {*sys.modules})"
+    packages = {"numpy", "dask", "zarr", "numba", "xarray", "matplotlib"}
+    code = f"import sys, vmfa_dask; dir(vmfa_dask); print({packages} & {{*sys.modules}})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "set()", done.stderr
