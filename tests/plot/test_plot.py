@@ -79,6 +79,14 @@ def test_rows_of_lowest_and_highest_density() -> None:
     assert texts(figure) == ["lowest of 50 log-densities (nats)", "highest"]
 
 
+def test_samples_are_those_of_the_model() -> None:
+    figure = plot.samples(MODEL, 3, data_range=(-9, 9), random_state=5)
+    for axes, row in zip(figure.axes, MODEL.sample(3, 5)[0], strict=True):
+        np.testing.assert_array_equal(axes.images[0].get_array(), row)
+        assert axes.images[0].get_clim() == (-9, 9)
+    assert texts(figure) == ["3 samples"]
+
+
 def test_flat_rows_become_images_of_a_given_shape() -> None:
     flat = MixtureModel.of(replace(MODEL.mixture, feature_shape=(24,)))
     figure = plot.by_density(flat, ROWS.reshape(50, 24), n=1, shape=(4, 6))

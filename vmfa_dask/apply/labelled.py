@@ -54,6 +54,7 @@ class RowResult:
 
 LOG_DENSITY = RowResult("log_density", {"long_name": "log-density", "units": "nats"})
 LABEL = RowResult("label", {"long_name": "most probable component"}, "int64")
+OUTLIER = RowResult("outlier", {"long_name": "whether the log-density is below the threshold"}, "bool")
 
 
 def exact_scores(model: ModelParameters, rows: RowSource) -> Float64:
@@ -159,6 +160,27 @@ def per_row(
     if not result.like_rows:
         values.name, values.attrs = result.name, dict(result.attributes)
     return values  # type: ignore[no-any-return]
+
+
+def relabelled(values: Values, result: RowResult) -> Values:
+    """Give a result that was computed from another one its own name and attributes.
+
+    Parameters
+    ----------
+    values : ndarray or xarray.DataArray
+        Of each row.
+    result : RowResult
+        What they are.
+
+    Returns
+    -------
+    ndarray or xarray.DataArray
+        An ndarray as it is.
+    """
+    if is_labelled(values):
+        values = values.rename(result.name)  # type: ignore[attr-defined]
+        values.attrs = dict(result.attributes)  # type: ignore[attr-defined]
+    return values
 
 
 class _Part(ArrayRows):

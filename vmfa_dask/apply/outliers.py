@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from vmfa_dask.apply.labelled import OUTLIER, relabelled
 from vmfa_dask.apply.parameters import ModelParameters
 
 
@@ -89,7 +90,7 @@ class Outliers(ModelParameters):
         Returns
         -------
         (n,) bool array
-            True for outliers.
+            True for outliers. For an object of xarray a DataArray, as in `score_samples`.
 
         Raises
         ------
@@ -101,4 +102,4 @@ class Outliers(ModelParameters):
         See `outlier_threshold`.
         """
         below: NDArray[np.bool_] = self.score_samples(x, array, sample_dim) < threshold
-        return below
+        return relabelled(below, OUTLIER)

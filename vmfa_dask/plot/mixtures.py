@@ -109,16 +109,11 @@ def samples(
 
     Raises
     ------
-    TypeError
-        When the model draws no rows.
     ValueError
-        When rows are no images, or `n` or `data_range` is outside its range.
+        When rows are no images, or `n`, `data_range` or `random_state` is outside its range.
     """
     image, n = image_shape(model.feature_shape, shape), checked_number(n, 10_000)
-    draw = getattr(model, "sample", None)
-    if draw is None:
-        raise TypeError(f"model: a {type(model).__name__} has no method sample, which draws rows")
-    rows, _ = draw(n, random_state=random_state)
+    rows, _ = model.sample(n, random_state)
     images = rows.reshape(n, *image)
     return draw_grids([(f"{n} samples", images, ())], value_range(images, data_range), min(n, 10))
 
