@@ -119,6 +119,23 @@ def test_what_is_wrong_with_lazy_rows_is_named() -> None:
         scores.compute()
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_missing_values_and_outliers(lazy: bool) -> None:
+    gaps = ROWS.copy()
+    gaps[::3, 4:7] = np.nan
+    rows = labelled(gaps).chunk(time=25) if lazy else labelled(gaps)
+    completed, scores = MODEL.complete(rows, sample_dim="time"), MODEL.score_observed(rows, sample_dim="time")
+    assert (completed.dims, completed.attrs) == (("time", "component", "x"), {"units": "K"})
+    np.testing.assert_allclose(completed, MODEL.complete(gaps).reshape(completed.shape), rtol=1e-6)
+    assert (scores.dims, scores.name) == (("time",), "observed_log_density")
+    np.testing.assert_allclose(scores, MODEL.score_observed(gaps), rtol=1e-6)
+    assert dask.is_dask_collection(completed) is dask.is_dask_collection(scores) is lazy
+    threshold = MODEL.outlier_threshold(completed, 0.1, sample_dim="time")
+    outliers = MODEL.is_outlier(completed, threshold, sample_dim="time")
+    assert (outliers.name, outliers.dims, set(outliers.attrs)) == ("outlier", ("time",), {"long_name"})
+    assert int(outliers.sum()) == 6
+
+
 def residuals(model: MixtureModel, rows: RowSource) -> np.ndarray:
     return rows.read(0, rows.n_rows) - model.means.mean(axis=0)
 

@@ -1,6 +1,6 @@
 """Missing values: what they are expected to be given the others, and the density of the others alone.
 
-May import: values, store, apply, numpy.
+May import: values, run, store, apply, numpy.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from vmfa_dask.apply.missing import rows_with_gaps
+from vmfa_dask.apply.labelled import COMPLETED, OBSERVED_LOG_DENSITY, per_row
+from vmfa_dask.apply.missing import RowsWithGaps, rows_with_gaps
 from vmfa_dask.apply.observed import ObservedParts
 from vmfa_dask.apply.parameters import ModelParameters
+from vmfa_dask.run.row_source import RowSource
+from vmfa_dask.store.gate import is_labelled
 from vmfa_dask.store.new_rows import create_rows
-from vmfa_dask.values import Float64
+from vmfa_dask.values import Float64, Mixture
 
 
 class Completion(ModelParameters):
@@ -53,7 +56,8 @@ class Completion(ModelParameters):
         -------
         float64 array of the shape of `x`
             Observed values as they are. A row without missing values is unchanged, one without observed values is the
-            mean of the mixture. With `out` a `zarr.Array`.
+            mean of the mixture. With `out` a `zarr.Array`. For an object of xarray without `missing` and `out` a
+            DataArray with the labels of `x`, lazy if `x` is.
 
         Raises
         ------
@@ -72,23 +76,9 @@ class Completion(ModelParameters):
         >>> model.complete([[1.0, float("nan")]])
         array([[ 1., 11.]])
         """
-        rows, parts = rows_with_gaps(self.mixture, x, missing, array, sample_dim), ObservedParts(self.mixture)
-        shape = (rows.source.n_rows, *rows.source.feature_shape)
-        completed: Any = np.empty(shape) if out is None else create_rows(out, shape, parts.block_rows)
-        for part, block, gaps in rows.blocks(parts.block_rows):
-            values = block.astype(np.float64)
-            some = np.flatnonzero(gaps.any(axis=1))
-            if len(some):
-                scores, expected = parts.expectations(block[some], gaps[some])
-                if np.isneginf(scores).any():
-                    lost = part.start + int(some[np.isneginf(scores)][0])
-                    raise ValueError(
-                        f"{rows.source.describe(lost)}: observed values are so far from every component that float64 "
-                        "holds no density of them, and nothing follows from them; check their units"
-                    )
-                values[some] = np.where(gaps[some], expected, values[some])
-            completed[part] = values.reshape(-1, *shape[1:])
-        return completed
+        if is_labelled(x) and missing is None and out is None:
+            return per_row(_completed, self, x, array, sample_dim, COMPLETED)
+        return _complete(self.mixture, rows_with_gaps(self.mixture, x, missing, array, sample_dim), out)
 
     def score_observed(
         self, x: Any, missing: Any = None, array: str | None = None, sample_dim: str | None = None
@@ -106,7 +96,7 @@ class Completion(ModelParameters):
         -------
         (n,) float64 array
             log p(x_o) in nats: as `score_samples` where nothing is missing, 0 where everything is, −inf where it is
-            below what float64 holds.
+            below what float64 holds. For an object of xarray without `missing` a DataArray, as in `score_samples`.
 
         Raises
         ------
@@ -122,8 +112,42 @@ class Completion(ModelParameters):
         >>> model.score_observed([[1.0, float("nan")], [float("nan"), float("nan")]]).round(3)
         array([-1.516,  0.   ])
         """
-        rows, parts = rows_with_gaps(self.mixture, x, missing, array, sample_dim), ObservedParts(self.mixture)
-        scores = np.empty(rows.source.n_rows)
-        for part, block, gaps in rows.blocks(parts.block_rows):
-            scores[part] = parts.scores(block, gaps)
-        return scores
+        if is_labelled(x) and missing is None:
+            return per_row(_scored, self, x, array, sample_dim, OBSERVED_LOG_DENSITY)
+        return _score(self.mixture, rows_with_gaps(self.mixture, x, missing, array, sample_dim))
+
+
+def _completed(model: ModelParameters, rows: RowSource) -> Any:
+    return _complete(model.mixture, RowsWithGaps(rows, ()), None)
+
+
+def _scored(model: ModelParameters, rows: RowSource) -> Float64:
+    return _score(model.mixture, RowsWithGaps(rows, ()))
+
+
+def _complete(mixture: Mixture, rows: RowsWithGaps, out: str | os.PathLike[str] | None) -> Any:
+    parts = ObservedParts(mixture)
+    shape = (rows.source.n_rows, *rows.source.feature_shape)
+    completed: Any = np.empty(shape) if out is None else create_rows(out, shape, parts.block_rows)
+    for part, block, gaps in rows.blocks(parts.block_rows):
+        values = block.astype(np.float64)
+        some = np.flatnonzero(gaps.any(axis=1))
+        if len(some):
+            scores, expected = parts.expectations(block[some], gaps[some])
+            if np.isneginf(scores).any():
+                lost = part.start + int(some[np.isneginf(scores)][0])
+                raise ValueError(
+                    f"{rows.source.describe(lost)}: observed values are so far from every component that float64 "
+                    "holds no density of them, and nothing follows from them; check their units"
+                )
+            values[some] = np.where(gaps[some], expected, values[some])
+        completed[part] = values.reshape(-1, *shape[1:])
+    return completed
+
+
+def _score(mixture: Mixture, rows: RowsWithGaps) -> Float64:
+    parts = ObservedParts(mixture)
+    scores = np.empty(rows.source.n_rows)
+    for part, block, gaps in rows.blocks(parts.block_rows):
+        scores[part] = parts.scores(block, gaps)
+    return scores

@@ -54,6 +54,10 @@ class RowResult:
 
 LOG_DENSITY = RowResult("log_density", {"long_name": "log-density", "units": "nats"})
 LABEL = RowResult("label", {"long_name": "most probable component"}, "int64")
+COMPLETED = RowResult("completed", like_rows=True)
+OBSERVED_LOG_DENSITY = RowResult(
+    "observed_log_density", {"long_name": "log-density of the observed values", "units": "nats"}
+)
 OUTLIER = RowResult("outlier", {"long_name": "whether the log-density is below the threshold"}, "bool")
 
 
