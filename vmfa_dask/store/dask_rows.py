@@ -73,6 +73,11 @@ class DaskRows:
         return np.array(self._array[start:stop], self.dtype).reshape(stop - start, -1)
 
     @property
+    def name(self) -> str:
+        """Dask's name of the array: the same for the same computation."""
+        return str(self._array.name)
+
+    @property
     def remedy(self) -> str:
         """What helps where a row holds NaN or infinity."""
         return self._origin.remedy
