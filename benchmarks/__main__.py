@@ -1,15 +1,15 @@
-"""``python -m benchmarks [kernels] [startup] [others] [images] [stream] [fit] [kept] [--images FOLDER] [--quick]``."""
+"""``python -m benchmarks [SECTION ...] [--images FOLDER] [--quick]``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from benchmarks import fits, images, kept, kernels, others, pictures, startup, streaming
+from benchmarks import fits, images, inference, kept, kernels, others, pictures, startup, streaming
 from benchmarks.machine import describe
 from benchmarks.report import Report
 
-SECTIONS = ("kernels", "startup", "others", "images", "stream", "fit", "kept")
+SECTIONS = ("kernels", "startup", "others", "images", "stream", "fit", "kept", "inference")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -53,6 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
     if "stream" in sections:
         gigabytes = 2.4 if options.quick else options.gigabytes
         streaming.run(report, gigabytes, max(0.4, gigabytes / 8))
+    if "inference" in sections:
+        inference.run(report, options.quick)
     fitted = [module for name, module in (("fit", fits), ("kept", kept)) if name in sections]
     if fitted:
         with fits.temporary_folder() as folder:

@@ -15,10 +15,13 @@ MODULES = [
     "vmfa_dask.apply.model",
     "vmfa_dask.apply.outliers",
     "vmfa_dask.apply.parameters",
+    "vmfa_dask.apply.posteriors",
+    "vmfa_dask.apply.row_methods",
     "vmfa_dask.apply.sampling",
     "vmfa_dask.plot",
     "vmfa_dask.service.detached",
     "vmfa_dask.service.fit",
+    "vmfa_dask.service.inference",
     "vmfa_dask.service.model_choice",
     "vmfa_dask.service.training",
 ]

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vmfa_dask import plot as plot
-    from vmfa_dask.apply.inference import Bounds
+    from vmfa_dask.apply.bounds import Bounds
     from vmfa_dask.apply.model import MixtureModel
+    from vmfa_dask.apply.posteriors import SparseProbabilities
     from vmfa_dask.run.executor import SchedulerLost
     from vmfa_dask.run.records import IterationRecord
     from vmfa_dask.run.settings import Settings
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from vmfa_dask.service.checkpoints import RunStopped
     from vmfa_dask.service.detached import DetachedRun, attach
     from vmfa_dask.service.fit import fit_distributed, fit_local
+    from vmfa_dask.service.inference import infer
     from vmfa_dask.service.model_choice import HeldOutRecord, held_out_curve
     from vmfa_dask.service.training import Fit
     from vmfa_dask.values import Mixture, NeighborGraph
@@ -45,16 +47,18 @@ __all__ = [
     "RunStopped",
     "SchedulerLost",
     "Settings",
+    "SparseProbabilities",
     "Start",
     "attach",
     "fit_distributed",
     "fit_local",
     "held_out_curve",
+    "infer",
 ]
 
 # Names are loaded on first use: `vmfa_dask.em` must import where Dask and Zarr are absent.
 _HOMES = {
-    "Bounds": "apply.inference",
+    "Bounds": "apply.bounds",
     "Fit": "service.training",
     "DetachedRun": "service.detached",
     "attach": "service.detached",
@@ -62,7 +66,9 @@ _HOMES = {
     "fit_local": "service.fit",
     "HeldOutRecord": "service.model_choice",
     "held_out_curve": "service.model_choice",
+    "infer": "service.inference",
     "MixtureModel": "apply.model",
+    "SparseProbabilities": "apply.posteriors",
     "SchedulerLost": "run.executor",
     "RunStopped": "service.checkpoints",
     "Settings": "run.settings",

@@ -120,6 +120,36 @@ def test_what_is_wrong_with_lazy_rows_is_named() -> None:
 
 
 @pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(
+    ("method", "options", "dims"),
+    [
+        ("predict_proba", {}, ("time", "component")),
+        ("transform", {}, ("time", "factor")),
+        ("transform", {"weighted": True}, ("time", "factor")),
+        ("reconstruct", {"truncation": 2}, ("time", "component", "x")),
+    ],
+)
+def test_other_results_are_labelled_too(
+    method: str, options: dict[str, Any], dims: tuple[str, ...], lazy: bool, tmp_path: Path
+) -> None:
+    rows = labelled().chunk(time=25) if lazy else labelled()
+    result = getattr(MODEL, method)(rows, sample_dim="time", **options)
+    plain = getattr(MODEL, method)(ROWS.reshape(-1, *SHAPE), **options)
+    assert result.dims == dims
+    of_features = {"x", "quality"} if method == "reconstruct" else set()
+    assert set(result.coords) == {"time", "station", "height"} | of_features
+    assert dask.is_dask_collection(result) is lazy
+    np.testing.assert_allclose(result, plain, rtol=1e-6, atol=1e-9)
+    stored = getattr(MODEL, method)(rows, sample_dim="time", **options, out=tmp_path / "out.zarr")
+    np.testing.assert_array_equal(stored[...], plain)
+
+
+def test_sparse_probabilities_have_no_labels() -> None:
+    sparse = MODEL.predict_proba(labelled().chunk(time=25), truncation=2, sample_dim="time")
+    np.testing.assert_array_equal(sparse.components, MODEL.predict_proba(ROWS, truncation=2).components)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
 def test_missing_values_and_outliers(lazy: bool) -> None:
     gaps = ROWS.copy()
     gaps[::3, 4:7] = np.nan

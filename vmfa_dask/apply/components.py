@@ -12,16 +12,15 @@ from typing import Any, Self
 import numpy as np
 
 from vmfa_dask.apply.divergences import average_linkage, symmetric_divergences
-from vmfa_dask.apply.inference import Evaluator
 from vmfa_dask.apply.model_rows import as_source
-from vmfa_dask.apply.parameters import ModelParameters
+from vmfa_dask.apply.packed_model import PackedModel
 from vmfa_dask.values import Float64, Int64, Mixture
 
 # Beyond this, pairs of components take minutes and gigabytes.
 _MOST_COMPONENTS = 5000
 
 
-class Components(ModelParameters):
+class Components(PackedModel):
     """What a `MixtureModel` tells of its components."""
 
     def typical_rows(self, x: Any, n: int = 10, array: str | None = None, sample_dim: str | None = None) -> Int64:
@@ -58,8 +57,9 @@ class Components(ModelParameters):
             raise ValueError(f"n={n}: expected at least 1")
         best = np.full((n, self.n_components), -np.inf)
         numbers = np.full((n, self.n_components), -1, np.int64)
-        evaluator, alive = Evaluator(self.mixture), np.flatnonzero(self.weights > 0)
-        for part, block, joints in evaluator.blocks(as_source(self.mixture, x, array, sample_dim)):
+        evaluator, alive = self._evaluator, np.flatnonzero(self.weights > 0)
+        for part, block in evaluator.blocks(as_source(self.mixture, x, array, sample_dim)):
+            joints = evaluator.joints(block)
             rows = np.arange(part.start, part.start + len(block))
             for k, c in enumerate(alive):
                 both = np.concatenate([best[:, c], joints[k]])

@@ -2,7 +2,7 @@
 
 Three ways, each for the few rows that the one before cannot serve: the kernels with the parameters as they are, the
 kernels in float64, and residuals of scaled rows, which neither overflow nor cancel.
-May import: values, runtime, kernels, em, numpy.
+May import: values, runtime, em, apply, numpy.
 """
 
 from __future__ import annotations
@@ -10,24 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from vmfa_dask.em.evaluation import evaluate_all_joints
-from vmfa_dask.em.packed import PackedMixture, pack_mixture
+from vmfa_dask.apply.trusted_kernels import TrustedKernels
+from vmfa_dask.em.evaluation import evaluate_factors
 from vmfa_dask.em.rows import Rows, is_exact, read_only, working_rows
-from vmfa_dask.kernels.doubts import mark_doubts, whitened_squares
-from vmfa_dask.kernels.log_joints import LOST
 from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Float64, Int64, Mixture
 
-# A distance carries at most this part of Σ t²/σ² as an error: float32 sums were seen to be off by 3.4e-7.
-_ROUNDING = {"float32": 3.5e-7, "float64": 1e-15}
-# An error counts if it is larger than this part of the distance, and than a few nats in a hundred thousand features.
-_PART_OF_DISTANCE, _NATS_PER_FEATURE = 1e-4, 1e-5
-# The best component is computed again where others may be better and joints are wrong by more than this, in nats.
-_OPEN_ORDER = 0.02
-# Rows that stay in the cache while all components pass over them.
-_MARKED_TOGETHER = 256
 # Keeps sums and differences of the largest numbers finite; a power of two, so that nothing is rounded.
 _SHRINK = 2.0**-4
 
@@ -45,8 +34,8 @@ class ExactJoints:
 
     def __init__(self, mixture: Mixture, cores: Cores) -> None:
         self.mixture, self.cores = mixture, cores
-        self._plain = _Kernels(mixture, cores)
-        self._wide: _Kernels | None = self._plain if mixture.means.dtype == np.float64 else None
+        self._plain = TrustedKernels(mixture, cores)
+        self._wide: TrustedKernels | None = self._plain if mixture.means.dtype == np.float64 else None
 
     def of(self, block: Rows) -> Float64:
         """Log-joints log p(c, x).
@@ -61,17 +50,40 @@ class ExactJoints:
         (C, n) float64 array
             Nats; −inf where a density is below what float64 holds.
         """
+        return self.with_best(block)[0]
+
+    def with_best(self, block: Rows) -> tuple[Float64, Int64]:
+        """Log-joints, and the most probable component of each row.
+
+        Parameters
+        ----------
+        block : (n, D) array
+            Finite rows as they are stored.
+
+        Returns
+        -------
+        joints : (C, n) float64 array
+            As `of` gives them.
+        best : (n,) int64 array
+            Numbers of components; ties go to the smaller number. Where all densities are below what float64 holds, the
+            nearest component: so far away nothing but the distance counts.
+        """
         rows = self._working(block)
         joints = self._plain.joints(rows)
-        doubtful = self._plain.doubtful(rows, joints)
+        doubtful, best = self._plain.doubtful(rows, joints)
+        chosen = doubtful
         if len(doubtful) and self._wide is not self._plain:
             rows = self._in_float64(block[doubtful])
             again = self._float64_kernels().joints(rows)
             joints[:, doubtful] = again
-            doubtful = doubtful[self._float64_kernels().doubtful(rows, again)]
+            doubtful = doubtful[self._float64_kernels().doubtful(rows, again)[0]]
         if len(doubtful):
             joints[:, doubtful] = self._by_residuals(block[doubtful])[0]
-        return joints
+        best[chosen] = joints[:, chosen].argmax(axis=0)
+        lost = chosen[np.isneginf(joints[best[chosen], chosen])]
+        if len(lost):
+            best[lost] = self.nearest(block[lost])
+        return joints, best
 
     def nearest(self, block: Rows) -> Int64:
         """The component of smallest Mahalanobis distance: the best one where all densities are below float64.
@@ -86,7 +98,7 @@ class ExactJoints:
         (n,) int64 array
             Numbers of components.
         """
-        labels: Int64 = self._by_residuals(block)[1].argmin(axis=0)
+        labels: Int64 = self.distances(block).argmin(axis=0)
         return labels
 
     def _working(self, block: Rows) -> Rows:
@@ -100,13 +112,61 @@ class ExactJoints:
         with np.errstate(over="ignore"):
             return read_only(np.subtract(block, self.mixture.offset, dtype=np.float64))
 
-    def _float64_kernels(self) -> _Kernels:
+    def _float64_kernels(self) -> TrustedKernels:
         """Derived only when a row needs them: they are twice as large as the float32 model."""
         if self._wide is None:
             names = ("means", "loadings", "noise_variances")
             wide = {name: getattr(self.mixture, name).astype(np.float64) for name in names}
-            self._wide = _Kernels(replace(self.mixture, **wide), self.cores)
+            self._wide = TrustedKernels(replace(self.mixture, **wide), self.cores)
         return self._wide
+
+    def distances(self, block: Rows) -> Float64:
+        """Logarithms of Mahalanobis distances, which order components where all densities are below float64.
+
+        Parameters
+        ----------
+        block : (n, D) array
+            Finite rows as they are stored.
+
+        Returns
+        -------
+        (C, n) float64 array
+            −inf at a mean.
+        """
+        return self._by_residuals(block)[1]
+
+    def factors(self, block: Rows, row_numbers: Int64, components: Int64) -> Float64:
+        """Posterior means of the factors for some pairs of a row and a component (paper, eq:z_gauss_params).
+
+        Parameters
+        ----------
+        block : (n, D) array
+            Finite rows as they are stored.
+        row_numbers, components : (K,) int64 array
+            The pairs.
+
+        Returns
+        -------
+        (K, H) float64 array
+            E[z | c, x].
+        """
+        order = np.argsort(components, kind="stable")
+        counts = np.bincount(components, minlength=self.mixture.n_components)
+        members, indptr = row_numbers[order].astype(np.int32), np.concatenate([[0], np.cumsum(counts)])
+        factors = np.empty((len(order), self.mixture.n_factors))
+        factors[order] = evaluate_factors(self._working(block), members, indptr, self._plain.precision, self.cores)
+        beyond = np.flatnonzero(~np.isfinite(factors).all(axis=1))  # what float32 cannot hold
+        for c in np.unique(components[beyond]):
+            pairs = beyond[components[beyond] == c]
+            solved, _, scales, more = self._residual(self._shrunk(block[row_numbers[pairs]]), int(c))
+            with np.errstate(over="ignore"):
+                factors[pairs] = (solved * scales * more / _SHRINK).T
+        return factors
+
+    def _shrunk(self, block: Rows) -> Float64:
+        """Rows less the offset, scaled so that no difference overflows."""
+        shrunk: Float64 = block.astype(np.float64) * _SHRINK - self.mixture.offset * _SHRINK
+        return shrunk
 
     def _by_residuals(self, block: Rows) -> tuple[Float64, Float64]:
         """Log-joints and logarithms of Mahalanobis distances, (C, n) each.
@@ -114,23 +174,41 @@ class ExactJoints:
         The distance is that of the residual, Σ (t − Λz)²/σ² + ‖z‖² with the factor means z, from rows that are scaled
         to 1: no square overflows, and no difference of large sums is left.
         """
-        mixture, precision = self._float64_kernels().mixture, self._float64_kernels().precision
-        rows = block.astype(np.float64) * _SHRINK - mixture.offset * _SHRINK
-        distances = np.empty((mixture.n_components, len(block)))
-        for c in range(mixture.n_components):
-            deviations = np.sqrt(mixture.noise_variances[c])
-            whitened, scales = _scaled(rows - mixture.means[c] * _SHRINK)
-            whitened, more = _scaled(whitened / deviations)
-            loadings, root = mixture.loadings[c] / deviations, precision.cholesky[c]
-            projected = np.linalg.solve(root, np.einsum("nd,hd->hn", whitened, loadings))
-            factors = np.linalg.solve(root.T, projected)
-            residuals = whitened - np.einsum("hn,hd->nd", factors, loadings)
-            squares = np.einsum("nd,nd->n", residuals, residuals) + np.einsum("hn,hn->n", factors, factors)
+        precision, rows = self._float64_kernels().precision, self._shrunk(block)
+        distances = np.empty((self.mixture.n_components, len(block)))
+        for c in range(len(distances)):
+            _, squares, scales, more = self._residual(rows, c)
             with np.errstate(divide="ignore"):
                 distances[c] = np.log(squares) + 2 * (np.log(scales) + np.log(more) - np.log(_SHRINK))
         with np.errstate(over="ignore"):
             joints: Float64 = precision.log_norms[:, None] - 0.5 * np.exp(distances)
         return joints, distances
+
+    def _residual(self, shrunk: Float64, c: int) -> tuple[Float64, Float64, Float64, Float64]:
+        """Factor means (H, n) and squared distances (n,) of scaled rows, and the two scales (n,) to multiply by."""
+        mixture, root = self._float64_kernels().mixture, self._float64_kernels().precision.cholesky[c]
+        deviations = np.sqrt(mixture.noise_variances[c])
+        whitened, scales = _scaled(shrunk - mixture.means[c] * _SHRINK)
+        whitened, more = _scaled(whitened / deviations)
+        loadings = mixture.loadings[c] / deviations
+        factors = _solved(root, np.einsum("nd,hd->hn", whitened, loadings))
+        residuals = whitened - np.einsum("hn,hd->nd", factors, loadings)
+        squares = np.einsum("nd,nd->n", residuals, residuals) + np.einsum("hn,hn->n", factors, factors)
+        return factors, squares, scales, more
+
+
+def _solved(root: Float64, projected: Float64) -> Float64:
+    """(RRᵀ)⁻¹b for the columns b (H, n): by substitution, so that no column depends on how many there are."""
+    solution = projected.copy()
+    for h in range(len(root)):
+        for j in range(h):
+            solution[h] -= root[h, j] * solution[j]
+        solution[h] /= root[h, h]
+    for h in reversed(range(len(root))):
+        for j in range(h + 1, len(root)):
+            solution[h] -= root[j, h] * solution[j]
+        solution[h] /= root[h, h]
+    return solution
 
 
 def _scaled(rows: Float64) -> tuple[Float64, Float64]:
@@ -138,75 +216,3 @@ def _scaled(rows: Float64) -> tuple[Float64, Float64]:
     scales = np.abs(rows).max(axis=1)
     scales[scales == 0] = 1.0
     return rows / scales[:, None], scales
-
-
-class _Kernels:
-    """A mixture in one precision: the results of the kernels, and how far they can be trusted."""
-
-    def __init__(self, mixture: Mixture, cores: Cores) -> None:
-        self.mixture, self.cores = mixture, cores
-        self.precision: PackedMixture = pack_mixture(mixture, cores)
-        p, rounding = self.precision, _ROUNDING[mixture.means.dtype.name]
-        self._narrow = mixture.means.dtype == np.float32
-        # Of components that are packed in float64, float32 gives the distances that have kept their digits, if any.
-        packed = np.where(p.lost < np.inf, rounding / LOST, 0.0) + _ROUNDING["float64"] * (1 + p.conditions)
-        self._worst = np.where(p.precise_slot >= 0, packed, rounding * (1 + p.conditions))
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether some components are evaluated in float64 and others in float32."""
-        return len(self.precision.packed_precise) > 0
-
-    def joints(self, rows: Rows) -> Float64:
-        """Log-joints (C, n)."""
-        return evaluate_all_joints(rows, self.precision, self.cores)
-
-    def doubtful(self, rows: Rows, joints: Float64) -> Int64:
-        """Rows (m,) whose density or best component may be wrong: overflow, lost digits, or an open order."""
-        marks = np.empty(len(rows), np.uint8)
-        few = min(_NATS_PER_FEATURE * rows.shape[1], _OPEN_ORDER)
-        smallest = np.where(self._worst > _PART_OF_DISTANCE, few, _OPEN_ORDER)
-        norms = self.precision.log_norms
-
-        def mark(start: int, stop: int) -> None:
-            for low in range(start, stop, _MARKED_TOGETHER):
-                mark_doubts(joints, norms, self._worst, smallest, low, min(low + _MARKED_TOGETHER, stop), marks)
-
-        self.cores.run(mark, self.cores.split(len(rows)))
-        chosen = np.flatnonzero(marks == 1)
-        if len(chosen):
-            marks[chosen] = self._is_uncertain(rows, joints[:, chosen], chosen, smallest)
-        return np.flatnonzero(marks)
-
-    def _is_uncertain(self, rows: Rows, joints: Float64, chosen: Int64, smallest: Float64) -> NDArray[np.bool_]:
-        """Whether the best components of the `chosen` rows may be others, or have lost digits, from Σ t²/σ²."""
-        distances = self.precision.log_norms[:, None] - joints
-        bounds, best = self._worst[:, None] * distances, joints.argmax(axis=0)
-        c, i = np.nonzero((bounds > smallest[:, None]) & (joints + bounds >= _at(joints - bounds, best)))
-        errors = np.zeros(joints.shape)
-        errors[c, i] = self._errors(rows, chosen[i], c, joints[c, i])
-        near = joints + errors >= _at(joints - errors, best)
-        lost = near & (errors > _NATS_PER_FEATURE * rows.shape[1]) & (errors > _PART_OF_DISTANCE * distances)
-        open_order = (near & (errors > _OPEN_ORDER)).any(axis=0) & (near.sum(axis=0) > 1)
-        uncertain: NDArray[np.bool_] = lost.any(axis=0) | (open_order & self._narrow)
-        return uncertain
-
-    def _errors(self, rows: Rows, i: Int64, c: Int64, joints: Float64) -> Float64:
-        """Largest error in nats of the joints of some pairs of a row and a component, (P,)."""
-        p, mixture, squares = self.precision, self.mixture, np.empty(len(i))
-        self.cores.run(
-            lambda a, b: whitened_squares(rows, i, c, mixture.means, mixture.noise_variances, a, b, squares),
-            self.cores.split(len(i)),
-        )
-        distances = 2 * (p.log_norms[c] - joints)
-        kept = np.where(p.lost[c] < np.inf, distances >= LOST * squares, False)
-        in_float64 = (p.precise_slot[c] >= 0) & ~kept
-        narrow = _ROUNDING[mixture.means.dtype.name]
-        errors: Float64 = 0.5 * squares * np.where(in_float64, _ROUNDING["float64"], narrow)
-        return errors
-
-
-def _at(table: Float64, component: Int64) -> Float64:
-    """The entry of each row's component, (n,)."""
-    chosen: Float64 = np.take_along_axis(table, component[None], axis=0)[0]
-    return chosen

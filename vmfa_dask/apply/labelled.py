@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from vmfa_dask.apply.inference import Evaluator
 from vmfa_dask.apply.model_rows import as_source
 from vmfa_dask.apply.parameters import ModelParameters
+from vmfa_dask.apply.row_functions import RowFunction
 from vmfa_dask.run.row_source import ArrayRows, RowSource
 from vmfa_dask.store.conventions import labelled_rows
 from vmfa_dask.store.dask_rows import DaskRows
 from vmfa_dask.store.gate import is_labelled
 from vmfa_dask.tables import Origin
-from vmfa_dask.values import Float64, Int64
+from vmfa_dask.values import Int64
 
 Model = TypeVar("Model", bound=ModelParameters)
 Values = TypeVar("Values")
@@ -52,8 +52,15 @@ class RowResult:
     like_rows: bool = False
 
 
-LOG_DENSITY = RowResult("log_density", {"long_name": "log-density", "units": "nats"})
-LABEL = RowResult("label", {"long_name": "most probable component"}, "int64")
+_RESULTS = {
+    "score_samples": RowResult("log_density", {"long_name": "log-density", "units": "nats"}),
+    "predict": RowResult("label", {"long_name": "most probable component"}, "int64"),
+    "predict_proba": RowResult(
+        "probability", {"long_name": "posterior probability", "units": "1"}, axis="component"
+    ),
+    "transform": RowResult("factors", {"long_name": "posterior mean of the factors", "units": "1"}, axis="factor"),
+    "reconstruct": RowResult("reconstruction", like_rows=True),
+}
 COMPLETED = RowResult("completed", like_rows=True)
 OBSERVED_LOG_DENSITY = RowResult(
     "observed_log_density", {"long_name": "log-density of the observed values", "units": "nats"}
@@ -61,40 +68,20 @@ OBSERVED_LOG_DENSITY = RowResult(
 OUTLIER = RowResult("outlier", {"long_name": "whether the log-density is below the threshold"}, "bool")
 
 
-def exact_scores(model: ModelParameters, rows: RowSource) -> Float64:
-    """Log-density of each row.
+def labels_of(function: RowFunction) -> RowResult | None:
+    """What the result of a method of a model is called.
 
     Parameters
     ----------
-    model : MixtureModel
-        The model.
-    rows : RowSource
-        Rows of its width.
+    function : RowFunction
+        The method.
 
     Returns
     -------
-    (n,) float64 array
-        As `Evaluator.score_samples`.
+    RowResult or None
+        None where the result is no single array.
     """
-    return Evaluator(model.mixture).score_samples(rows)
-
-
-def exact_labels(model: ModelParameters, rows: RowSource) -> Int64:
-    """The most probable component of each row.
-
-    Parameters
-    ----------
-    model : MixtureModel
-        The model.
-    rows : RowSource
-        Rows of its width.
-
-    Returns
-    -------
-    (n,) int64 array
-        As `Evaluator.predict`.
-    """
-    return Evaluator(model.mixture).predict(rows)
+    return _RESULTS[function.method] if len(function.columns) == 1 else None
 
 
 def per_row(
@@ -103,7 +90,7 @@ def per_row(
     x: Any,
     array: str | None,
     sample_dim: str | None,
-    result: RowResult,
+    result: RowResult | None,
 ) -> Values:
     """Compute something of each row, with the labels of the rows if they have any.
 
@@ -118,8 +105,8 @@ def per_row(
         In any form that a fit takes.
     array, sample_dim : str, optional
         As in `as_source`.
-    result : RowResult
-        What `compute` returns.
+    result : RowResult or None
+        What `compute` returns; None for results without labels.
 
     Returns
     -------
@@ -132,7 +119,7 @@ def per_row(
     TypeError, ValueError, FileNotFoundError
         As `as_source`. What is wrong with single numbers of lazy rows is raised when they are computed.
     """
-    if not is_labelled(x):
+    if result is None or not is_labelled(x):
         return compute(model, as_source(model.mixture, x, array, sample_dim))
     import xarray
 

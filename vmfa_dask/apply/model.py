@@ -10,25 +10,26 @@ from typing import Any
 
 import numpy as np
 
+from vmfa_dask.apply.bounds import Bounds, bounds_of, checked_truncation
 from vmfa_dask.apply.completion import Completion
 from vmfa_dask.apply.components import Components
-from vmfa_dask.apply.inference import Bounds, Evaluator, checked_truncation
-from vmfa_dask.apply.labelled import LABEL, LOG_DENSITY, exact_labels, exact_scores, per_row
 from vmfa_dask.apply.labelled_parameters import LabelledParameters
 from vmfa_dask.apply.model_rows import as_source
 from vmfa_dask.apply.model_type import ModelType
 from vmfa_dask.apply.outliers import Outliers
+from vmfa_dask.apply.row_methods import RowMethods
 from vmfa_dask.apply.sampling import Sampling
 from vmfa_dask.apply.searched_energy import free_energy_by_search
-from vmfa_dask.values import Float64, Int64, Mixture, as_floats
+from vmfa_dask.values import Mixture, as_floats
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class MixtureModel(Completion, Components, LabelledParameters, Outliers, Sampling):
+class MixtureModel(RowMethods, Completion, Components, LabelledParameters, Outliers, Sampling):
     """A fitted mixture; its results are exact over all C components.
 
     The free energy of a fit's history is a lower bound of `score` on the same rows, not the same number: it counts only
-    the kept components of each row.
+    the kept components of each row. The first call that evaluates rows packs the parameters; the packed form takes
+    about as much memory as they do, and lives as long as the model.
 
     Parameters
     ----------
@@ -90,43 +91,6 @@ class MixtureModel(Completion, Components, LabelledParameters, Outliers, Samplin
         arrays = (as_floats(means), as_floats(loadings), as_floats(noise_variances))
         mixture = Mixture(np.asarray(weights, np.float64), *arrays, feature_shape).checked()
         self._set(mixture, ModelType(covariance_type, noise, learn_weights))
-
-    def score_samples(self, x: Any, array: str | None = None, sample_dim: str | None = None) -> Float64:
-        """Log-density of each row.
-
-        Parameters
-        ----------
-        x : array_like of shape (n, D) or (n, *feature_shape)
-            Rows in the units of the training data, of any integer or float dtype, in any form that a fit takes. Rows
-            that are not in memory are read row block by row block.
-        array : str, optional
-            Path of the array in a Zarr group, or name of the variable in a Dataset.
-        sample_dim : str, optional
-            Dimension of an xarray variable that counts samples; needed unless the name of the first one says so.
-
-        Returns
-        -------
-        (n,) float64 array
-            log p(x) in nats; −inf where it is below what float64 holds. For an object of xarray a DataArray with the
-            coordinates of its samples, lazy if `x` is.
-
-        Raises
-        ------
-        TypeError, FileNotFoundError
-            When `x` is nothing that can be rows, or nothing is stored there.
-        ValueError
-            When rows have another width or layout than the model or hold NaN or infinity, or it is not clear what to
-            read.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from vmfa_dask import MixtureModel
-        >>> model = MixtureModel([1.0], [[0.0, 0.0]], np.zeros((1, 0, 2)), [[1.0, 1.0]])
-        >>> model.score_samples([[0.0, 0.0], [3.0, 4.0]]).round(3)
-        array([ -1.838, -14.338])
-        """
-        return per_row(exact_scores, self, x, array, sample_dim, LOG_DENSITY)
 
     def score(self, x: Any, array: str | None = None, sample_dim: str | None = None) -> float:
         """Mean log-density of rows.
@@ -198,35 +162,6 @@ class MixtureModel(Completion, Components, LabelledParameters, Outliers, Samplin
         scores = np.asarray(self.score_samples(x, array, sample_dim))
         return self.n_parameters * float(np.log(len(scores))) - 2.0 * float(scores.sum())
 
-    def predict(self, x: Any, array: str | None = None, sample_dim: str | None = None) -> Int64:
-        """The most probable component of each row.
-
-        Parameters
-        ----------
-        x, array, sample_dim
-            Rows, as in `score_samples`.
-
-        Returns
-        -------
-        (n,) int64 array
-            Numbers of components, of the largest log p(c, x); ties go to the smaller number. A DataArray for objects
-            of xarray, as in `score_samples`.
-
-        Raises
-        ------
-        TypeError, ValueError, FileNotFoundError
-            As `score_samples`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from vmfa_dask import MixtureModel
-        >>> model = MixtureModel([0.5, 0.5], [[0.0, 0.0], [9.0, 9.0]], np.zeros((2, 0, 2)), np.ones((2, 2)))
-        >>> model.predict([[0.5, -0.5], [8.0, 9.5]])
-        array([0, 1])
-        """
-        return per_row(exact_labels, self, x, array, sample_dim, LABEL)
-
     def bounds(
         self, x: Any, truncation: int | None = None, array: str | None = None, sample_dim: str | None = None
     ) -> Bounds:
@@ -259,7 +194,7 @@ class MixtureModel(Completion, Components, LabelledParameters, Outliers, Samplin
         True
         """
         truncation = checked_truncation(truncation, self.n_components)
-        return Evaluator(self.mixture).bounds(as_source(self.mixture, x, array, sample_dim), truncation)
+        return bounds_of(self._evaluator, as_source(self.mixture, x, array, sample_dim), truncation)
 
     def free_energy(
         self,

@@ -53,17 +53,32 @@ def _opened(feature_shape: tuple[int, ...], x: Any, array: str | None, sample_di
     form = admit("x", x, array, sample_dim)
     if isinstance(form, Stored):
         stored = ZarrRows(form.url, form.name, missing="fill")
-        _check_layout(stored.label, stored.feature_shape, feature_shape)
+        check_layout(stored.label, stored.feature_shape, feature_shape)
         stored.check_complete()  # logs missing chunks
         stored.use_threads(available_cores())
         return stored
     rows = DaskRows(form.array, form.origin) if isinstance(form, Lazy) else ArrayRows(form.values, 1, form.origin)
-    _check_layout(form.origin.label, rows.feature_shape, feature_shape)
+    check_layout(form.origin.label, rows.feature_shape, feature_shape)
     return rows
 
 
-def _check_layout(label: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Refuse rows of another shape: as many features in another layout are other features."""
+def check_layout(label: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Refuse rows of another shape than the model's: as many features in another layout are other features.
+
+    Parameters
+    ----------
+    label : str
+        What the rows are called.
+    shape : tuple of int
+        Shape of one of them.
+    expected : tuple of int
+        Feature shape of the model; rows may be flat as well.
+
+    Raises
+    ------
+    ValueError
+        With both shapes.
+    """
     width, n_features = int(np.prod(shape)), int(np.prod(expected))
     if shape in ((n_features,), expected):
         return

@@ -44,8 +44,13 @@ def _lock_path() -> str | None:
 
 
 @contextmanager
-def _compiling_alone() -> Iterator[None]:
-    """Let no other process that uses this cache compile meanwhile, unless it takes longer than the wait."""
+def compiling_alone() -> Iterator[None]:
+    """Let no other process that uses this cache compile during the enclosed lines, unless it takes too long.
+
+    Yields
+    ------
+    None
+    """
     lock = _wait_for_lock()
     try:
         yield
@@ -94,7 +99,7 @@ def compile_ahead(settings: Settings, dtype: np.dtype[Any]) -> float:
     if key in _compiled:
         return 0.0
     start = time.perf_counter()
-    with _compiling_alone():
+    with compiling_alone():
         _tiny_fit(settings, dtype)
     _compiled.add(key)
     seconds = time.perf_counter() - start

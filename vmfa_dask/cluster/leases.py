@@ -63,8 +63,12 @@ def is_lease(key: Any) -> bool:
     return isinstance(key, str) and key.startswith(_PREFIX)
 
 
-def watch_leases(worker: Worker, runs: Callable[[], Sequence[str]], forget: Callable[[str], None]) -> None:
-    """Let a worker ask from time to time whether the leases of its runs hold; from any thread, started once per worker.
+def watch_leases(
+    worker: Worker, runs: Callable[[], Sequence[str]], forget: Callable[[str], None], name: str = _WATCH
+) -> None:
+    """Let a worker ask from time to time whether the leases of its runs hold; may be called from any thread.
+
+    A watch is started once for each worker and name.
 
     Parameters
     ----------
@@ -74,8 +78,10 @@ def watch_leases(worker: Worker, runs: Callable[[], Sequence[str]], forget: Call
         Gives the names of the runs that its process holds now.
     forget : callable
         Called with the name of each run whose driver has gone.
+    name : str
+        Of the watch: one for each kind of runs.
     """
-    if _WATCH in worker.periodic_callbacks:
+    if name in worker.periodic_callbacks:
         return
 
     dropped = False
@@ -99,5 +105,5 @@ def watch_leases(worker: Worker, runs: Callable[[], Sequence[str]], forget: Call
             dropped = True
 
     watch = PeriodicCallback(look, 1000 * SECONDS_BETWEEN_LOOKS)
-    worker.periodic_callbacks[_WATCH] = watch  # the worker stops it when it closes
+    worker.periodic_callbacks[name] = watch  # the worker stops it when it closes
     worker.loop.add_callback(watch.start)

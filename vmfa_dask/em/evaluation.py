@@ -6,7 +6,8 @@ import numpy as np
 
 from vmfa_dask.em.packed import PackedMixture
 from vmfa_dask.em.rows import Rows
-from vmfa_dask.kernels.arguments import MomentSums, Regrouped
+from vmfa_dask.kernels.arguments import MomentSums, Regrouped, RowPairs
+from vmfa_dask.kernels.factors import expected_rows, factor_means
 from vmfa_dask.kernels.log_joints import all_log_joints, log_joints
 from vmfa_dask.kernels.moments import component_moments
 from vmfa_dask.runtime.buffers import BufferPool
@@ -72,6 +73,57 @@ def evaluate_all_joints(rows: Rows, packed: PackedMixture, cores: Cores, buffers
 
     cores.run(evaluate, cores.split(len(rows)))
     return joints
+
+
+def evaluate_factors(rows: Rows, members: Int32, indptr: Int64, packed: PackedMixture, cores: Cores) -> Float64:
+    """Factor means of every component for the rows that ask for it (see `kernels.factors.factor_means`).
+
+    Parameters
+    ----------
+    rows : (n, D) array
+        Rows as `em.rows.working_rows` returns them.
+    members : (K,) int32 array
+        Row numbers, grouped by component.
+    indptr : (C + 1,) int64 array
+        Component c has the rows ``members[indptr[c]:indptr[c + 1]]``.
+    packed : PackedMixture
+        The mixture.
+    cores : Cores
+        Threads of this process.
+
+    Returns
+    -------
+    (K, H) float64 array
+        In the order of `members`.
+    """
+    regrouped, parameters = Regrouped(members, indptr), packed.parameters
+    factors = np.empty((len(members), packed.cholesky.shape[1]))
+    cores.run(lambda a, b: factor_means(rows, regrouped, a, b, parameters, factors), cores.split_by_work(indptr))
+    return factors
+
+
+def evaluate_expected_rows(pairs: RowPairs, means: FloatArray, loadings: FloatArray, cores: Cores) -> Float64:
+    """Expected rows from the components that count for them (see `kernels.factors.expected_rows`).
+
+    Parameters
+    ----------
+    pairs : RowPairs
+        Components, probabilities and factor means of n rows.
+    means : (C, D) array
+        Means of the mixture.
+    loadings : (C, H, D) array
+        Its loadings.
+    cores : Cores
+        Threads of this process.
+
+    Returns
+    -------
+    (n, D) float64 array
+        Relative to the offset of the mixture.
+    """
+    rows = np.empty((len(pairs.indptr) - 1, means.shape[1]))
+    cores.run(lambda a, b: expected_rows(pairs, means, loadings, a, b, rows), cores.split(len(rows)))
+    return rows
 
 
 def add_moments(

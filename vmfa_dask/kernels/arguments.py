@@ -124,6 +124,27 @@ class ObservedRows(NamedTuple):
     columns: Int64
 
 
+class RowPairs(NamedTuple):
+    """Pairs of a row and a component that counts for it, in the order of the rows.
+
+    Parameters
+    ----------
+    indptr : (n + 1,) int64
+        Row i has the pairs ``indptr[i]:indptr[i + 1]``, K in all.
+    components : (K,) int64
+        Component of each pair.
+    probabilities : (K,) float64
+        p(c|x).
+    factors : (K, H) float64
+        E[z|c,x].
+    """
+
+    indptr: Int64
+    components: Int64
+    probabilities: Float64
+    factors: Float64
+
+
 class MomentSums(NamedTuple):
     """Sums over the rows of each component that the M-step needs (paper, appendix:Mstep).
 

@@ -11,15 +11,17 @@ import numpy as np
 
 from vmfa_dask.kernels.compile import kernel, reduction
 
+# Rows whose joints stay in the second-level cache while two sweeps pass over the components.
+_STRIP = 64
+
 
 @kernel
-def mark_doubts(
-    log_joints: Any, log_norms: Any, relative_errors: Any, tolerances: Any, first: Any, last: Any, out_marks: Any
-) -> None:
-    """Which rows ``first:last`` are worth a closer look.
+def near_pairs(
+    log_joints: Any, log_norms: Any, relative_errors: Any, first: Any, last: Any, out_floors: Any, out_best: Any
+) -> Any:
+    """Components that may be as good as the best one of rows ``first:last``, the best ones included.
 
-    A joint of distance d can be wrong by ``relative_errors[c] d / 2``. A row is doubtful where a component may be as
-    good as the best one, and its joint be wrong by more than ``tolerances[c]``.
+    A joint of distance d can be wrong by ``relative_errors[c] d / 2``.
 
     Parameters
     ----------
@@ -28,34 +30,59 @@ def mark_doubts(
         Joints at the means, in nats.
     relative_errors : (C,) float64
         Largest error of a distance, as a part of it.
-    tolerances : (C,) float64
-        Errors that do not count, in nats.
     first, last : int
         Range of rows.
-    out_marks : (n,) uint8, out
-        0 for a row that needs nothing, 1 for a doubtful one, 2 where a joint is not finite.
+    out_floors : (n,) float64, out
+        The least that the best joint of a row can be; NaN where a joint is not finite, and such a row has no pairs.
+    out_best : (n,) int64, out
+        Component of the largest joint.
+
+    Returns
+    -------
+    components, rows : (P,) int64
+        The pairs.
     """
-    n = last - first
-    # Components outside, since a row of the (C, n) joints is contiguous; written without branches, so that rows pass in
-    # vector registers. The floor of a row is the least that its best joint can be.
-    floor, doubts, finite = np.full(n, -np.inf), np.zeros(n), np.zeros(n)
-    for c in range(log_norms.shape[0]):
-        relative, norm = relative_errors[c], log_norms[c]
+    components, rows = np.empty(2 * (last - first) + _STRIP, np.int64), np.empty(2 * (last - first) + _STRIP, np.int64)
+    n_pairs = 0
+    top, lowest, finite = np.empty(_STRIP), np.empty(_STRIP), np.empty(_STRIP)
+    floor, best = np.empty(_STRIP), np.empty(_STRIP)
+    for low in range(first, last, _STRIP):
+        n = min(_STRIP, last - low)
+        top[:], lowest[:], finite[:], floor[:], best[:] = -np.inf, -np.inf, 0.0, -np.inf, 0.0
+        # Components outside, since a row of the (C, n) joints is contiguous; without branches, so that rows pass in
+        # vector registers.
+        for c in range(log_norms.shape[0]):
+            relative, norm = relative_errors[c], log_norms[c]
+            for i in range(n):
+                value = log_joints[c, low + i]
+                least = value - relative * (norm - value)  # norm − value is half of the distance
+                better = value > top[i]
+                top[i] = value if better else top[i]
+                lowest[i] = least if better else lowest[i]
+                best[i] = c if better else best[i]
+                floor[i] = least if least > floor[i] else floor[i]
+                finite[i] += value * 0.0  # NaN from the first value on that is not finite
         for i in range(n):
-            value = log_joints[c, first + i]
-            lowest = value - relative * (norm - value)  # norm − value is half of the distance
-            floor[i] = lowest if lowest > floor[i] else floor[i]
-            finite[i] += value * 0.0  # NaN from the first value on that is not finite
-    # A second sweep: whether an error matters depends on the floor, which is known only after all components.
-    for c in range(log_norms.shape[0]):
-        relative, norm, tolerance = relative_errors[c], log_norms[c], tolerances[c]
-        for i in range(n):
-            value = log_joints[c, first + i]
-            error = relative * (norm - value)
-            doubts[i] = 1.0 if (error > tolerance) & (value + error >= floor[i]) else doubts[i]
-    # −∞ of a dropped component counts as not finite, too: callers leave those out.
-    for i in range(n):
-        out_marks[first + i] = 2 if finite[i] != 0.0 else int(doubts[i])
+            is_finite = finite[i] == 0.0
+            out_floors[low + i], out_best[low + i] = floor[i] if is_finite else np.nan, int(best[i])
+            lowest[i] = lowest[i] if is_finite else np.inf
+        for c in range(log_norms.shape[0]):
+            relative, norm = relative_errors[c], log_norms[c]
+            n_near = 0
+            for i in range(n):
+                value = log_joints[c, low + i]
+                n_near += 1 if value + relative * (norm - value) >= lowest[i] else 0
+            if n_near == 0:
+                continue
+            if n_pairs + n_near > components.shape[0]:
+                components = np.concatenate((components, np.empty_like(components)))
+                rows = np.concatenate((rows, np.empty_like(rows)))
+            for i in range(n):
+                value = log_joints[c, low + i]
+                if value + relative * (norm - value) >= lowest[i]:
+                    components[n_pairs], rows[n_pairs] = c, low + i
+                    n_pairs += 1
+    return components[:n_pairs], rows[:n_pairs]
 
 
 @reduction

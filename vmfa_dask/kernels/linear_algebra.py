@@ -69,6 +69,25 @@ def invert_lower(lower: Any, out_inverse: Any) -> None:
 
 
 @inline
+def solve_transposed(lower: Any, out_vector: Any) -> None:
+    """Solve Rᵀy = b for a lower triangular R, by back substitution.
+
+    Parameters
+    ----------
+    lower : (H, H) float64
+        R.
+    out_vector : (H,) float64, in and out
+        b on entry, y on return.
+    """
+    n = out_vector.shape[0]
+    for h in range(n - 1, -1, -1):
+        value = out_vector[h]
+        for j in range(h + 1, n):
+            value -= lower[j, h] * out_vector[j]
+        out_vector[h] = value / lower[h, h]
+
+
+@inline
 def invert_independent(matrix: Any, tolerance: Any, out_inverse: Any) -> None:
     """Inverse of a positive semi-definite matrix, restricted to rows and columns that are linearly independent.
 

@@ -18,6 +18,7 @@ from numba.extending import intrinsic
 from vmfa_dask.kernels import vector
 from vmfa_dask.kernels.arguments import MomentSums, PackedParameters, Regrouped
 from vmfa_dask.kernels.compile import kernel
+from vmfa_dask.kernels.linear_algebra import solve_transposed
 from vmfa_dask.kernels.log_joints import project_rows
 from vmfa_dask.kernels.streams import finish_streams, stream
 
@@ -155,11 +156,7 @@ def component_moments(
         for i in range(n):
             q = responsibilities[indptr[c] + i]
             z = sums[i]
-            for h in range(n_factors - 1, -1, -1):  # back substitution with Rᵀ; entry h + 1 turns from (Wt)_h into z_h
-                value = z[h + 1]
-                for j in range(h + 1, n_factors):
-                    value -= cholesky[c, j, h] * z[j + 1]
-                z[h + 1] = value / cholesky[c, h, h]
+            solve_transposed(cholesky[c], z[1:])  # entry h + 1 turns from (Wt)_h into z_h
             out_counts[c] += q
             for h in range(n_factors):
                 for j in range(n_factors):

@@ -32,11 +32,20 @@ _CLEANING_SECONDS = 10.0
 
 
 @contextmanager
-def ending_by_signals() -> Iterator[None]:
+def ending_by_signals(
+    work: str = "the fit", sentence: str = "before the first pass: no work is lost"
+) -> Iterator[None]:
     """Let a signal that would kill this process at once raise `SystemExit` in the enclosed lines instead.
 
     Only in the main thread, and only for signals without a handler. Signals that follow at once do not disturb the
     lines as they clean up. An interrupt that does not say yet what is left of the run gets a sentence here.
+
+    Parameters
+    ----------
+    work : str
+        What is interrupted, for that sentence.
+    sentence : str
+        What is left of it, where the lines do not say so.
 
     Raises
     ------
@@ -67,7 +76,7 @@ def ending_by_signals() -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit) as error:
         if str(error) if isinstance(error, KeyboardInterrupt) else getattr(error, "__notes__", None):
             raise  # said already
-        raise_with(error, "before the first pass: no work is lost")
+        raise_with(error, sentence, work)
     finally:
         for number, before in taken.items():
             if signal.getsignal(number) is end:
@@ -127,7 +136,7 @@ def what_is_left(done: IterationRecord | None, seconds: float, kept: KeptRun | N
     return f"{where}{why}; the run is kept in {kept.path} up to {last}: the same call goes on from there"
 
 
-def raise_with(error: BaseException, sentence: str) -> NoReturn:
+def raise_with(error: BaseException, sentence: str, work: str = "the fit") -> NoReturn:
     """Raise the error that ended a run, with a sentence that says what is left of the run.
 
     A lost scheduler and Ctrl-C have it in their message, the latter without the traceback of the interrupted libraries;
@@ -139,6 +148,8 @@ def raise_with(error: BaseException, sentence: str) -> NoReturn:
         What ended the run.
     sentence : str
         As `what_is_left` gives it.
+    work : str
+        What was interrupted.
 
     Raises
     ------
@@ -146,12 +157,12 @@ def raise_with(error: BaseException, sentence: str) -> NoReturn:
         The error, or one of its kind.
     """
     if isinstance(error, KeyboardInterrupt):
-        raise KeyboardInterrupt(f"the fit was interrupted {sentence}") from None
+        raise KeyboardInterrupt(f"{work} was interrupted {sentence}") from None
     if isinstance(error, SchedulerLost):
         raise SchedulerLost(f"{error} {sentence}") from error
     if isinstance(error, SystemExit):
-        logger.warning("the fit was ended %s", sentence)
+        logger.warning("%s was ended %s", work, sentence)
         error.add_note(sentence)
     else:
-        error.add_note(f"the fit ended {sentence}")
+        error.add_note(f"{work} ended {sentence}")
     raise error

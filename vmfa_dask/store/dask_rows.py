@@ -77,6 +77,11 @@ class DaskRows:
         return np.array(self.array[start:stop], self.dtype).reshape(stop - start, -1)
 
     @property
+    def name(self) -> str:
+        """Dask's name of the array: the same for the same computation."""
+        return str(self.array.name)
+
+    @property
     def remedy(self) -> str:
         """What helps where a row holds NaN or infinity."""
         return self.origin.remedy
