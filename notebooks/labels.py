@@ -15,7 +15,6 @@ for digit, labels in fit.model.predict(images).groupby("digit"):  # results know
 densities = fit.model.score_samples(images.chunk(sample=500))  # lazy, as the rows are
 print(densities.compute().groupby("digit").mean())
 print(fit.model.to_xarray(), fit.history_dataset(), sep="\n")
-
 plot.components(fit.model, n=20, data_range=(0, 16)).savefig("components.png")
 plot.by_density(fit.model, images, data_range=(0, 16)).savefig("by_density.png")
 plot.history(fit).savefig("history.png")

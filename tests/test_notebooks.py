@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LONG = {"demo", "demo_patches", "demo_pictures"}
+LONG = {"demo", "demo_patches"}
 SCRIPTS = [path for path in sorted((ROOT / "notebooks").glob("*.py")) if path.stem not in LONG]
 
 
