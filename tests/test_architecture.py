@@ -36,7 +36,10 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         {"numpy", "dask", "distributed", "tornado", "filelock", "numba"},
     ),
     "apply": (_NUMBERS | {"em", "run", "store", "apply"}, {"numpy", "zarr", "xarray"}),
-    "service": (_NUMBERS | {"em", "run", "store", "cluster", "apply", "service"}, {"numpy", "zarr", "xarray"}),
+    "service": (
+        _NUMBERS | {"em", "run", "store", "cluster", "apply", "service"},
+        {"numpy", "zarr", "xarray", "sklearn"},
+    ),
     "plot": ({"values", "run", "apply", "plot"}, {"numpy", "matplotlib"}),
     "": ({"values", "run", "apply", "service", "plot"}, set()),  # vmfa_dask/__init__.py, for its list of names
 }

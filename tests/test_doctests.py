@@ -20,6 +20,7 @@ MODULES = [
     "vmfa_dask.apply.sampling",
     "vmfa_dask.plot",
     "vmfa_dask.service.detached",
+    "vmfa_dask.service.estimator",
     "vmfa_dask.service.fit",
     "vmfa_dask.service.inference",
     "vmfa_dask.service.model_choice",

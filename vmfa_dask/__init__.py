@@ -15,6 +15,7 @@ Examples
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from vmfa_dask.run.start import Start
     from vmfa_dask.service.checkpoints import RunStopped
     from vmfa_dask.service.detached import DetachedRun, attach
+    from vmfa_dask.service.estimator import MixtureOfFactorAnalyzers
     from vmfa_dask.service.fit import fit_distributed, fit_local
     from vmfa_dask.service.inference import infer
     from vmfa_dask.service.model_choice import HeldOutRecord, held_out_curve
@@ -43,6 +45,7 @@ __all__ = [
     "IterationRecord",
     "Mixture",
     "MixtureModel",
+    "MixtureOfFactorAnalyzers",
     "NeighborGraph",
     "RunStopped",
     "SchedulerLost",
@@ -69,6 +72,7 @@ _HOMES = {
     "infer": "service.inference",
     "MixtureModel": "apply.model",
     "SparseProbabilities": "apply.posteriors",
+    "MixtureOfFactorAnalyzers": "service.estimator",
     "SchedulerLost": "run.executor",
     "RunStopped": "service.checkpoints",
     "Settings": "run.settings",
@@ -78,6 +82,9 @@ _HOMES = {
     "NeighborGraph": "values",
 }
 _MODULES = ("plot",)  # not in `__all__`: needs an extra
+
+if find_spec("sklearn") is None:  # an extra; who asks for the name all the same is told so
+    __all__.remove("MixtureOfFactorAnalyzers")
 
 
 def __getattr__(name: str) -> Any:

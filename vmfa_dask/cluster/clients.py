@@ -110,6 +110,38 @@ def connect(client: Any) -> Connection:
     return Connection(_checked(client), opened=False)
 
 
+def has_current_client() -> bool:
+    """Whether Dask knows a cluster by itself: a client that is open, or a scheduler for which it is configured.
+
+    Returns
+    -------
+    bool
+    """
+    try:
+        get_client()
+    except ValueError:
+        return bool(dask.config.get("scheduler-address", None))
+    return True
+
+
+def address_of(client: Any) -> Any:
+    """What another process can connect by.
+
+    Parameters
+    ----------
+    client : object
+        As in `connect`.
+
+    Returns
+    -------
+    object
+        Address of the scheduler of a client or a cluster, None of a client that is closed; anything else as it is.
+    """
+    if isinstance(client, Client):
+        return None if client.scheduler is None else client.scheduler.address
+    return client.scheduler_address if _is_cluster(client) else client
+
+
 def _is_cluster(client: Any) -> bool:
     return not isinstance(client, Client) and isinstance(getattr(client, "scheduler_address", None), str)
 
