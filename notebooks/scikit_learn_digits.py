@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 
 from vmfa_dask import MixtureOfFactorAnalyzers
 
-digits = load_digits().data
+digits = load_digits().data.astype("float32")
 pipeline = make_pipeline(PCA(16, random_state=0), MixtureOfFactorAnalyzers(n_factors=2))
 search = GridSearchCV(pipeline, {"mixtureoffactoranalyzers__n_components": [1, 5, 20]}, cv=3).fit(digits)
 print("components, and mean held-out log-likelihood in nats:")

@@ -92,7 +92,7 @@ random_candidates, warmup_tol, max_warmup_iter, standardize, chain_length, preci
     --------
     >>> from sklearn.datasets import load_iris
     >>> from vmfa_dask import MixtureOfFactorAnalyzers
-    >>> rows = load_iris().data
+    >>> rows = load_iris().data.astype("float32")
     >>> mixture = MixtureOfFactorAnalyzers(n_components=3, n_factors=1).fit(rows)
     >>> mixture.predict_proba(rows).shape, mixture.transform(rows).shape
     ((150, 3), (150, 1))
