@@ -135,7 +135,7 @@ class FittedMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
 
         Returns
         -------
-        (n, H) array
+        (n, H) float64 array
             In units of the factors' standard deviations; a data frame where `set_output` asks for one.
 
         Raises
@@ -146,7 +146,7 @@ class FittedMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
         rows = self._rows(X)
         return self.model_.transform(rows)
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[FloatArray, Int64]:
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Float64, Int64]:
         """Draw rows from the mixture.
 
         Parameters
@@ -158,7 +158,7 @@ class FittedMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMi
 
         Returns
         -------
-        rows : (n_samples, D) array
+        rows : (n_samples, D) float64 array
             In the units of the data.
         components : (n_samples,) int64 array
             The component of each row.
