@@ -157,6 +157,9 @@ def test_a_client_gives_the_same_model_as_none(in_process: Client) -> None:
     restored = pickle.loads(pickle.dumps(mixture))
     assert restored.client == in_process.scheduler.address
     assert np.array_equal(restored.predict(ROWS), mixture.predict(ROWS))
+    with Client(in_process.scheduler.address, set_as_default=False) as closed:
+        mixture.set_params(client=closed)
+    assert pickle.loads(pickle.dumps(mixture)).client is None
 
 
 def test_auto_takes_the_current_client(in_process: Client, monkeypatch: pytest.MonkeyPatch) -> None:
