@@ -63,7 +63,7 @@ def run(report: Report, quick: bool = False) -> None:
     quick : bool
         Tiny sizes.
     """
-    n_components, n_bytes, rounds = (8, 6e7, 1) if quick else (100, 6e7, 3)
+    n_components, n_bytes, rounds = (8, 6e7, 1) if quick else (100, 6e7, 5)
     mixture, cores = _mixture(n_components, 5), Cores(available_cores())
     model = MixtureModel.of(mixture)
     with temporary_folder() as folder:
@@ -71,14 +71,15 @@ def run(report: Report, quick: bool = False) -> None:
         model.predict(url)  # compiles, and packs the model
         model.reconstruct(url)
         print(f"inference, {cores.n_threads} threads, C={n_components}, H=5, D={_N_FEATURES}, uint8")
-        ratios: dict[tuple[str, str], list[float]] = {}
+        ratios: dict[str, list[float]] = {"memory": [], "a store": []}
         for k in range(rounds):
-            e_step = _e_step(url, mixture, cores)
-            for method in ("predict", "reconstruct"):
-                for kind, out in (("memory", None), ("a store", Path(folder) / f"{method}-{k}.zarr")):
-                    speed = _speed(model, url, method, out)
-                    print(f"  {method:12s} into {kind:8s} {speed:8.0f} rows/s, exhaustive E-step {e_step:8.0f}")
-                    ratios.setdefault((method, kind), []).append(speed / e_step)
-        for kind in ("memory", "a store"):
+            for kind, out in (("memory", None), ("a store", Path(folder) / f"{k}.zarr")):
+                # The speed of a machine that others use changes within seconds: both are measured next to each other.
+                e_step, speed = _e_step(url, mixture, cores), _speed(model, url, "predict", out)
+                print(f"  predict into {kind:8s} {speed:8.0f} rows/s, exhaustive E-step {e_step:8.0f}")
+                ratios[kind].append(speed / e_step)
+        speed = _speed(model, url, "reconstruct", Path(folder) / "reconstructions.zarr")
+        print(f"  reconstruct into a store {speed:8.0f} rows/s")
+        for kind, values in ratios.items():
             name = f"rows per second of labels into {kind}, over those of an exhaustive E-step"
-            report.check(name, median(ratios["predict", kind]), low=0.8)
+            report.check(name, median(values), low=0.8)

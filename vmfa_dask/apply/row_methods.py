@@ -56,7 +56,7 @@ class RowMethods(PackedModel):
             Where results that do not fit memory go: path or URL of a Zarr array to create, or one that is open for
             writing, of the right shape and any chunks (a row of whole chunks is held in memory). After an interruption
             the same call continues: the array's attributes say which rows are complete, and for which model and rows
-            (of more than 256 MiB, 64 are compared).
+            (of more than 64 MiB, 64 are compared).
 
         Returns
         -------

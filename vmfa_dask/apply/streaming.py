@@ -22,7 +22,7 @@ from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.values import Mixture
 
 # Rows up to this size are hashed as a whole; of more, as many as follow.
-_HASHED_BYTES, _HASHED_ROWS, _ROWS_PER_READ = 256 * 2**20, 64, 4096
+_HASHED_BYTES, _HASHED_ROWS, _ROWS_PER_READ = 64 * 2**20, 64, 4096
 # Results that wait to be written, in bytes and in row blocks.
 _RESULT_BYTES, _MOST_BLOCKS = 64 * 2**20, 16
 
