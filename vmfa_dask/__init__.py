@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from vmfa_dask.run.settings import Settings
     from vmfa_dask.run.start import Start
     from vmfa_dask.service.checkpoints import RunStopped
+    from vmfa_dask.service.denoising import denoise
     from vmfa_dask.service.detached import DetachedRun, attach
     from vmfa_dask.service.estimator import MixtureOfFactorAnalyzers
     from vmfa_dask.service.fit import fit_distributed, fit_local
@@ -53,6 +54,7 @@ __all__ = [
     "SparseProbabilities",
     "Start",
     "attach",
+    "denoise",
     "fit_distributed",
     "fit_local",
     "held_out_curve",
@@ -65,6 +67,7 @@ _HOMES = {
     "Fit": "service.training",
     "DetachedRun": "service.detached",
     "attach": "service.detached",
+    "denoise": "service.denoising",
     "fit_distributed": "service.fit",
     "fit_local": "service.fit",
     "HeldOutRecord": "service.model_choice",

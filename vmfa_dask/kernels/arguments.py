@@ -260,3 +260,24 @@ class Tallies(NamedTuple):
     ids: Int32
     sums: Float64
     counts: Int64
+
+
+class Signals(NamedTuple):
+    """What estimates rows without their noise from rows with it.
+
+    Parameters
+    ----------
+    means : (C, D) float32 or float64
+        μ, relative to the offset of the rows.
+    loadings : (C, H, D), same dtype
+        Λᵀ: each factor's row is contiguous.
+    filters : (C, H, D), same dtype
+        L⁻¹ΛᵀD⁻¹, which turns x − μ into the expected factors (eq:z_gauss_params).
+    removed : (C, D), same dtype
+        ρ, from 0 to 1: which part of a component's diagonal variance is noise.
+    """
+
+    means: FloatArray
+    loadings: FloatArray
+    filters: FloatArray
+    removed: FloatArray
