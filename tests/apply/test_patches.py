@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vmfa_dask.apply.noise_level import noise_level
+from vmfa_dask.apply.noise_level import noise_levels
 from vmfa_dask.apply.patches import Merge, PatchMerger, PatchRows
 from vmfa_dask.runtime.threads import Cores
 
@@ -44,6 +44,14 @@ def test_merged_pixels(merge: Merge, shape: tuple[int, int, int], patch: tuple[i
         np.testing.assert_allclose(image[y, x, channel], getattr(np, merge)(of_pixel), rtol=1e-5, atol=1e-6)
 
 
+def test_centred_patches() -> None:
+    images = np.random.default_rng(0).uniform(0, 255, (1, 9, 7, 3)).astype(np.uint8)
+    rows, plain = PatchRows(images, (4, 3), centred=True), PatchRows(images, (4, 3))
+    np.testing.assert_allclose(rows.read(4, 11) + rows.levels(4, 11), plain.read(4, 11), rtol=1e-5)
+    np.testing.assert_allclose(rows.read(4, 11).reshape(-1, 12, 3).mean(axis=1), 0, atol=1e-4)
+    assert not plain.levels(4, 11).any()
+
+
 def test_an_image_smaller_than_a_patch() -> None:
     with pytest.raises(ValueError, match=r"its size 5 x 20 is smaller than patch=\(6, 6\)"):
         PatchRows(np.zeros((1, 5, 20, 1), np.uint8), (6, 6))
@@ -54,4 +62,8 @@ def test_noise_level(sigma: float) -> None:
     y, x = np.mgrid[:80, :90]
     clean = 100 + 50 * np.sin(y / 9) + 40 * (x > 45)
     noisy = clean + np.random.default_rng(2).normal(0, sigma, clean.shape)
-    assert noise_level(noisy[None, :, :, None]) == pytest.approx(sigma, rel=0.08)
+    levels = noise_levels(noisy[None, :, :, None])
+    assert levels.typical == pytest.approx(sigma, rel=0.08)
+    assert levels.variation < 1.3
+    counts = np.random.default_rng(3).poisson(clean / 10)
+    assert noise_levels(counts[None, :, :, None]).variation > 1.5

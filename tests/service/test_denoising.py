@@ -27,6 +27,15 @@ def psnr(clean: NDArray[Any], image: NDArray[Any]) -> float:
     return float(10 * np.log10(255**2 / np.mean(np.square(image.astype(np.float64) - clean))))
 
 
+def test_auto_knows_the_noise() -> None:
+    clean = picture()
+    noisy = with_noise(clean)
+    sizes = {"n_components": 20, "n_factors": 2}
+    assert psnr(clean, denoise(noisy, quality="auto", **sizes)) > psnr(clean, noisy) + 6
+    counts = np.random.default_rng(1).poisson(clean / 10).astype(np.float32)  # no white noise: as the paper does it
+    np.testing.assert_array_equal(denoise(counts, quality="auto", **sizes), denoise(counts, **sizes))
+
+
 @pytest.mark.parametrize("merge", ["median", "mean"])
 def test_noise_is_removed(merge: str) -> None:
     clean = picture()

@@ -1,51 +1,70 @@
-"""How strong the noise of an image is, from the image alone. May import: apply, numpy."""
+"""How strong the noise of an image is at each brightness, from the image alone. May import: numpy."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from vmfa_dask.apply.patches import PatchRows
+from vmfa_dask.values import Float64
 
-# Small patches: in most directions they vary by noise alone. Their covariance has 49 rows, whatever the model's D.
-_PATCH = (7, 7)
-_BLOCK_ROWS = 16_384
+# Blind to constants, slopes and edges along the axes; on white noise of variance 1 its variance is 1 (Immerkær, 1996).
+_FILTER = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]]) / 6
+_MEDIAN_OF_ABSOLUTE_NORMAL = 0.6745
+_BINS = 8
+# Lines that are filtered at once.
+_LINES = 256
 
 
-def noise_level(images: NDArray[Any]) -> float:
-    """Standard deviation of white noise.
+@dataclass(frozen=True)
+class NoiseLevels:
+    """Noise of an image, by brightness.
 
-    Patches of natural images vary in few directions, noise in all. So variances along the principal directions of small
-    patches are dropped from the largest on, until mean and median of the rest agree (Chen, Zhu and Heng, ICCV 2015).
+    Parameters
+    ----------
+    deviations : (B,) float64 array
+        Standard deviation of the noise in parts of the image of equal size, from the darkest to the brightest.
+    """
+
+    deviations: Float64
+
+    @property
+    def typical(self) -> float:
+        """Standard deviation of white noise: texture adds to that of some parts, so one of the lowest counts."""
+        return float(np.quantile(self.deviations, 0.25))
+
+    @property
+    def variation(self) -> float:
+        """Largest standard deviation over the smallest one: near 1 where noise does not depend on brightness."""
+        low, high = float(self.deviations.min()), float(self.deviations.max())
+        return high / low if low > 0 else np.inf
+
+
+def noise_levels(images: NDArray[Any]) -> NoiseLevels:
+    """Find the noise of images, by medians of what a filter leaves that is blind to smooth structure.
 
     Parameters
     ----------
     images : (M, H, W, channels) array
-        Integers or floats.
+        Integers or floats, at least 3 x 3 pixels.
 
     Returns
     -------
-    float
-        In the units of the images; channels count as independent.
+    NoiseLevels
+        In the units of the images.
     """
-    patch = (min(_PATCH[0], images.shape[1]), min(_PATCH[1], images.shape[2]))
-    variances = np.linalg.eigvalsh(_covariance(PatchRows(images, patch)))
-    for n in range(len(variances), 1, -1):
-        level = variances[:n].mean()
-        if level <= np.median(variances[:n]):
-            break
-    return float(np.sqrt(max(level, 0.0)))
-
-
-def _covariance(rows: PatchRows) -> NDArray[np.float64]:
-    """Covariance of small rows, (D, D), in two passes."""
-    blocks = [(start, min(start + _BLOCK_ROWS, rows.n_rows)) for start in range(0, rows.n_rows, _BLOCK_ROWS)]
-    mean = sum(rows.read(*block).sum(axis=0, dtype=np.float64) for block in blocks) / rows.n_rows
-    covariance: NDArray[np.float64] = np.zeros((len(mean), len(mean)))
-    for block in blocks:
-        deviations = rows.read(*block) - mean
-        covariance += deviations.T @ deviations
-    covariance /= rows.n_rows
-    return covariance
+    residuals, brightness = [], []
+    for image in images:
+        for first in range(0, len(image) - 2, _LINES):
+            windows = sliding_window_view(image[first : first + _LINES + 2].astype(np.float32), (3, 3), axis=(0, 1))
+            residuals.append(np.abs((windows * _FILTER).sum(axis=(-2, -1))).ravel())
+            brightness.append(windows.mean(axis=(-2, -1)).ravel())
+    residual, level = np.concatenate(residuals), np.concatenate(brightness)
+    edges = np.quantile(level, np.linspace(0, 1, _BINS + 1))
+    bins = np.clip(np.searchsorted(edges, level, side="right") - 1, 0, _BINS - 1)
+    parts = [residual[bins == k] for k in range(_BINS)]
+    medians = np.array([np.median(part) for part in parts if len(part)])
+    return NoiseLevels(medians / _MEDIAN_OF_ABSOLUTE_NORMAL)

@@ -57,6 +57,8 @@ def merged_estimates(
             start = (k * rows.lines + first) * rows.line_rows
             stop = (k * rows.lines + min(first + lines, rows.lines)) * rows.line_rows
             estimates = estimator.of(rows.read(start, stop), start, components[start:stop])
+            if rows.centred:
+                estimates += rows.levels(start, stop)
             merger.add(estimates.reshape(-1, rows.line_rows, estimates.shape[1]))
     return images
 

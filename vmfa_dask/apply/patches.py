@@ -29,6 +29,9 @@ class PatchRows:
         Integers or floats.
     patch : (int, int)
         Height and width of a patch, at most those of the images.
+    centred : bool
+        Whether rows are patches minus the mean of each channel, in float32: what patches of different brightness have
+        in common is learned once. `levels` has the means.
 
     Raises
     ------
@@ -36,7 +39,7 @@ class PatchRows:
         If an image is smaller than a patch.
     """
 
-    def __init__(self, images: NDArray[Any], patch: tuple[int, int]) -> None:
+    def __init__(self, images: NDArray[Any], patch: tuple[int, int], centred: bool = False) -> None:
         n_images, height, width, channels = self.image_shape = images.shape
         if height < patch[0] or width < patch[1]:
             raise ValueError(
@@ -46,12 +49,35 @@ class PatchRows:
         self.lines, self.line_rows = height - patch[0] + 1, width - patch[1] + 1
         self.n_rows = n_images * self.lines * self.line_rows
         self.feature_shape = (*patch, channels) if channels > 1 else patch
-        self.dtype = row_dtype(images.dtype)
+        self.centred, self.dtype = centred, np.dtype(np.float32) if centred else row_dtype(images.dtype)
         # Blocks of whole lines share most of their pixels.
         self.chunk_rows, self.decoded_rows, self.reads_parts, self.bytes_read = self.line_rows, 1, True, 0
 
     def read(self, start: int, stop: int) -> Rows:
         """A range of patches, copied out of the images; see `RowSource.read`."""
+        block = self._patches(start, stop)
+        if self.centred:
+            block -= _levels(block)
+        return read_only(block.reshape(stop - start, -1))
+
+    def levels(self, start: int, stop: int) -> FloatArray:
+        """What `read` has subtracted from patches.
+
+        Parameters
+        ----------
+        start, stop : int
+            The range.
+
+        Returns
+        -------
+        (stop − start, D) float32 array
+            Zero where patches are not centred.
+        """
+        block = self._patches(start, stop) if self.centred else np.zeros((stop - start, *self._windows.shape[3:]))
+        return np.broadcast_to(_levels(block), block.shape).reshape(stop - start, -1).astype(np.float32)
+
+    def _patches(self, start: int, stop: int) -> NDArray[Any]:
+        """Patches in their shape, (n, ph, pw, channels)."""
         block = np.empty((stop - start, *self._windows.shape[3:]), self.dtype)
         n = start
         while n < stop:
@@ -60,7 +86,7 @@ class PatchRows:
             image, y = divmod(line, self.lines)
             block[n - start : n - start + count] = self._windows[image, y, first : first + count]
             n += count
-        return read_only(block.reshape(stop - start, -1))
+        return block
 
     @property
     def remedy(self) -> str:
@@ -72,6 +98,12 @@ class PatchRows:
         line, x = divmod(row, self.line_rows)
         image, y = divmod(line, self.lines)
         return f"image {image}: patch at [{y}, {x}]"
+
+
+def _levels(patches: NDArray[Any]) -> NDArray[Any]:
+    """Mean of each channel of each patch, (n, 1, 1, channels)."""
+    levels: NDArray[Any] = patches.mean(axis=(1, 2), keepdims=True)
+    return levels
 
 
 class PatchMerger:
