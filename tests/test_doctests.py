@@ -19,6 +19,7 @@ MODULES = [
     "vmfa_dask.apply.row_methods",
     "vmfa_dask.apply.sampling",
     "vmfa_dask.plot",
+    "vmfa_dask.service.denoising",
     "vmfa_dask.service.detached",
     "vmfa_dask.service.estimator",
     "vmfa_dask.service.fit",
