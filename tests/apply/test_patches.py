@@ -49,7 +49,6 @@ def test_centred_patches() -> None:
     rows, plain = PatchRows(images, (4, 3), centred=True), PatchRows(images, (4, 3))
     np.testing.assert_allclose(rows.read(4, 11) + rows.levels(4, 11), plain.read(4, 11), rtol=1e-5)
     np.testing.assert_allclose(rows.read(4, 11).reshape(-1, 12, 3).mean(axis=1), 0, atol=1e-4)
-    assert not plain.levels(4, 11).any()
 
 
 def test_an_image_smaller_than_a_patch() -> None:
@@ -64,6 +63,6 @@ def test_noise_level(sigma: float) -> None:
     noisy = clean + np.random.default_rng(2).normal(0, sigma, clean.shape)
     levels = noise_levels(noisy[None, :, :, None])
     assert levels.typical == pytest.approx(sigma, rel=0.08)
-    assert levels.variation < 1.3
+    assert levels.variation < 1.15
     counts = np.random.default_rng(3).poisson(clean / 10)
-    assert noise_levels(counts[None, :, :, None]).variation > 1.5
+    assert noise_levels(counts[None, :, :, None]).variation > 1.3

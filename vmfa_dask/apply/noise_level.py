@@ -38,8 +38,12 @@ class NoiseLevels:
 
     @property
     def variation(self) -> float:
-        """Largest standard deviation over the smallest one: near 1 where noise does not depend on brightness."""
-        low, high = float(self.deviations.min()), float(self.deviations.max())
+        """Second largest standard deviation over the second smallest one: near 1 where noise is the same everywhere.
+
+        The extremes may be of saturated parts, or of parts full of texture.
+        """
+        ordered = np.sort(self.deviations)
+        low, high = float(ordered[min(1, len(ordered) - 1)]), float(ordered[max(-2, -len(ordered))])
         return high / low if low > 0 else np.inf
 
 

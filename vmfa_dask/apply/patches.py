@@ -61,7 +61,7 @@ class PatchRows:
         return read_only(block.reshape(stop - start, -1))
 
     def levels(self, start: int, stop: int) -> FloatArray:
-        """What `read` has subtracted from patches.
+        """What `read` has subtracted from centred patches.
 
         Parameters
         ----------
@@ -71,10 +71,10 @@ class PatchRows:
         Returns
         -------
         (stop − start, D) float32 array
-            Zero where patches are not centred.
+            The mean of each channel, for each pixel.
         """
-        block = self._patches(start, stop) if self.centred else np.zeros((stop - start, *self._windows.shape[3:]))
-        return np.broadcast_to(_levels(block), block.shape).reshape(stop - start, -1).astype(np.float32)
+        block = self._patches(start, stop)
+        return np.broadcast_to(_levels(block), block.shape).reshape(stop - start, -1)
 
     def _patches(self, start: int, stop: int) -> NDArray[Any]:
         """Patches in their shape, (n, ph, pw, channels)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -21,12 +22,12 @@ Quality = Literal["paper", "auto"]
 # The paper's sizes, and patches per component, at least, where the number of components is not given.
 _COMPONENTS, _FACTORS, _PATCH, _FEWEST_PATCHES = 1000, 5, (12, 12), 30
 # "auto": two models, whose errors differ. More factors than the image can fill do no harm where noise has a floor, but
-# each component needs patches to learn them from.
-_AUTO_FACTORS, _AUTO_PATCHES, _PATCHES_PER_PIXEL = 20, ((12, 12), (8, 8)), 4
+# each component needs patches to learn them from, and larger images repeat themselves.
+_AUTO_FACTORS, _AUTO_PATCHES, _PATCHES_PER_PIXEL, _DIFFERENT_PATCHES = 20, ((12, 12), (8, 8)), 4, 62_500
 # Factors that explain less than a tenth above the noise are noise of the patches that they were learned from.
 _NOISE_FLOOR = 1.1
 # Noise that varies more with brightness than this is no white noise.
-_LARGEST_VARIATION = 1.5
+_LARGEST_VARIATION = 1.3
 
 
 def denoise(
@@ -54,7 +55,7 @@ def denoise(
         Integers or floats in any range; with ``stack=True``, (M, H, W) or (M, H, W, channels).
     n_components : int, optional
         C; by default 1000, and no more than one for each 30 patches. With "auto", one for each 4 patches and pixel of
-        a patch.
+        a patch in images of up to 256 x 256 pixels, and as the square root of the number of patches in larger ones.
     n_factors : int, optional
         H, by default 5, and 20 with "auto".
     patch : (int, int), optional
@@ -137,14 +138,16 @@ def _paper_models(images: NDArray[Any], asked: _Asked) -> list[tuple[PatchRows, 
 
 def _auto_models(images: NDArray[Any], asked: _Asked) -> list[tuple[PatchRows, Settings]]:
     """Models that know how strong the noise is, where one number says so."""
+    by_the_paper = _paper_models(images, asked)  # checks sizes, too
     noise = noise_levels(images)
     if noise.variation > _LARGEST_VARIATION:
-        return _paper_models(images, asked)
+        return by_the_paper
     floor = {"noise": "shared", "reg_covar": max((_NOISE_FLOOR * noise.typical) ** 2, PAPER["reg_covar"])}
     models = []
     for patch in (asked.patch,) if asked.patch else _AUTO_PATCHES:
         rows = PatchRows(images, patch, centred=True)
-        default = max(1, rows.n_rows // (_PATCHES_PER_PIXEL * patch[0] * patch[1]))
+        different = min(rows.n_rows, math.isqrt(rows.n_rows * _DIFFERENT_PATCHES))
+        default = max(1, different // (_PATCHES_PER_PIXEL * patch[0] * patch[1]))
         models.append((rows, _settings(rows, asked, default, _AUTO_FACTORS, **floor)))
     return models
 
