@@ -54,8 +54,8 @@ def denoise(
     image : array_like of shape (H, W) or (H, W, channels)
         Integers or floats in any range; with ``stack=True``, (M, H, W) or (M, H, W, channels).
     n_components : int, optional
-        C; by default 1000, and no more than one for each 30 patches. With "auto", one for each 4 patches and pixel of
-        a patch in images of up to 256 x 256 pixels, and as the square root of the number of patches in larger ones.
+        C; by default 1000, and no more than one for each 30 patches. With "auto", the number of patches over four times
+        the pixels of a patch; beyond images of 256 x 256 pixels it grows as the root of the number of patches.
     n_factors : int, optional
         H, by default 5, and 20 with "auto".
     patch : (int, int), optional
