@@ -5,12 +5,13 @@ STAMP := .venv/.installed
 
 # Tests wait for clusters half of the time: three processes keep two cores busy.
 PYTEST := -m pytest -n 3 --dist worksteal
+SHORT := -m "not long"
 # Rooms that need no cluster, without what trains in every way or kills processes.
 QUICK := tests/kernels tests/em tests/apply tests/store tests/test_architecture.py tests/test_memory.py \
 	--ignore tests/em/test_pilot.py --ignore tests/em/test_family.py --ignore tests/store/test_atomic.py
 LOWEST := .venv-lowest
 
-.PHONY: install demo test quick lowest lint bench chaos fuzz clean
+.PHONY: install demo test long quick lowest lint bench chaos fuzz clean
 
 install: $(STAMP)
 
@@ -27,10 +28,14 @@ demo: install
 	$(PYTHON) notebooks/demo.py
 
 test: install
-	$(PYTHON) $(PYTEST)
+	$(PYTHON) $(PYTEST) $(SHORT)
+
+# Longer runs of what shorter tests cover: kills in series, more rows than memory, kernels from an empty cache.
+long: install
+	$(PYTHON) $(PYTEST) -m long
 
 quick: install
-	$(PYTHON) $(PYTEST) -q -m "not slow" $(QUICK)
+	$(PYTHON) $(PYTEST) -q -m "not slow and not long" $(QUICK)
 
 # The lowest versions that pyproject.toml allows, in an environment and with compiled code of their own.
 lowest: install

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from distributed import Client
 
 from tests.samples import images, write_store
@@ -12,6 +13,7 @@ from vmfa_dask import MixtureModel, fit_distributed
 from vmfa_dask.em.rows import working_rows
 
 
+@pytest.mark.long
 def test_one_image_set_in_four_types(tmp_path: Path, in_process: Client) -> None:
     rows = images(800, (5, 5, 3), n_kinds=4)
     assert rows.max() > 200

@@ -43,7 +43,7 @@ def files(cache: Path) -> dict[str, float]:
     return {str(path): path.stat().st_mtime_ns for path in cache.rglob("*.nb?")}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)  # compiles everything once, beside other work on two slow cores
 def test_workers_that_start_together(tmp_path: Path) -> None:
     with (

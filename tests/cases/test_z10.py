@@ -72,6 +72,7 @@ def watching(client: Client) -> Iterator[tuple[dict[int, list[int]], set[str]]]:
         watcher.join(10)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_more_rows_than_memory(store: str) -> None:
     # A compiler takes 100 MB and more of the process that it works in, once; this is about what rows take.

@@ -11,6 +11,9 @@ from tests.chaos import scenes
 from tests.chaos.driver import OPTIONS, digest, make_store
 from vmfa_dask import fit_local
 
+# The kinds of kills have tests of their own, one each; here they come one after the other in longer runs.
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:

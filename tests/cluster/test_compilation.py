@@ -49,6 +49,7 @@ assert before and not known() - before, known() - before
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("way", ["pilot", "afkmc2"])
 def test_after_warming_up_a_run_compiles_nothing_whatever_its_blocks(way: str) -> None:

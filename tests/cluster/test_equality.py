@@ -32,7 +32,8 @@ def same(a: Fit, b: Fit) -> bool:
     )
 
 
-@pytest.mark.parametrize("n_groups", [2, 10])  # 10 groups are merged in two levels
+# 10 groups are merged in two levels.
+@pytest.mark.parametrize("n_groups", [pytest.param(2, marks=pytest.mark.long), 10])
 def test_every_executor_gives_the_same_bytes(store: str, n_groups: int, in_process: Client, processes: Client) -> None:
     serial = fit_local(store, n_groups=n_groups, threads=1, **OPTIONS)
     assert same(fit_local(store, n_groups=n_groups, threads=3, **OPTIONS), serial)

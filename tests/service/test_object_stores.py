@@ -115,6 +115,7 @@ def test_a_write_whose_answer_was_lost_is_no_other_driver(server: int, bucket: s
     assert read_state(f"{bucket}/run") == {"a": 1}
 
 
+@pytest.mark.long
 def test_a_store_that_stays_away_ends_the_run_with_its_last_state_intact(
     server: int, bucket: str, straight: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

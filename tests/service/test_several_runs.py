@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> str:
     return write_store(tmp_path / "rows.zarr", ROWS, 100)
 
 
-@pytest.mark.parametrize("place", ["processes", "in_process"])
+@pytest.mark.parametrize("place", ["processes", pytest.param("in_process", marks=pytest.mark.long)])
 def test_runs_at_the_same_time(place: str, store: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     client: Client = request.getfixturevalue(place)
     known = len(client.get_events(TOPIC))
