@@ -163,6 +163,7 @@ def test_bounds_of_the_log_likelihood(truncation: int) -> None:
         assert bounds.free_energy < bounds.score < bounds.upper
 
 
+@pytest.mark.long
 def test_bounds_agree_with_the_free_energy_of_a_fit() -> None:
     rows = draw(make_mixture(6, 8, 2, spread=1.0), 2000)
     fit = fit_local(rows, n_components=6, n_factors=2, max_iter=10, search="exhaustive", truncation=2)

@@ -74,6 +74,7 @@ def test_the_home_folder_and_the_root_are_refused(tmp_path: Path, monkeypatch: p
             fit(run)
 
 
+@pytest.mark.long
 def test_new_empty_and_own_folders_are_taken_and_files_beside_a_run_stay(tmp_path: Path) -> None:
     run = tmp_path / "a" / "b"
     (tmp_path / "empty" / "lost+found").mkdir(parents=True)

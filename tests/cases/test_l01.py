@@ -58,6 +58,7 @@ def test_a_cluster_that_somebody_scales_meanwhile() -> None:
     assert parameters(fit.model) == parameters(fit_local(ROWS, **OPTIONS).model)
 
 
+@pytest.mark.long
 def test_workers_that_all_go_during_a_run_come_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = write_store(tmp_path / "x.zarr", ROWS, 100)
     with scaling(True) as (cluster, client):

@@ -57,6 +57,7 @@ def test_constants_that_round(way: str) -> None:
     assert scaled == pytest.approx(score - np.log(scales).sum(), abs=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_components", [6, 60])
 def test_grey_levels_and_parts_of_one(n_components: int) -> None:
     """Images in 0..255 and in 0..1, with few components (from a pilot) and many, and with constant pixels."""

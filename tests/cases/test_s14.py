@@ -88,6 +88,7 @@ def test_the_state_that_is_stored_knows_the_better_parameters() -> None:
     assert states[-1].better is None
 
 
+@pytest.mark.long
 def test_more_features_than_rows_in_single_precision(tmp_path: Path, in_process: Client) -> None:
     """The example that was reported: 60 rows of 12,288 features under 59 factors."""
     rng = np.random.default_rng(0)

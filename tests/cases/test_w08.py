@@ -63,6 +63,7 @@ def threads_seen() -> tuple[dict[int, int], int]:
     return dict(seen), sum(thread.name.startswith("vmfa-kernel") for thread in threading.enumerate())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n_workers", "threads"), [(2, 1), (1, 4)])
 def test_threads_that_compute(n_workers: int, threads: int) -> None:
     with (
@@ -82,6 +83,7 @@ def test_threads_that_compute(n_workers: int, threads: int) -> None:
     assert all(in_pool in (0, threads) for _, in_pool in found)
 
 
+@pytest.mark.long
 def test_workers_in_one_process_share_its_cores(monkeypatch: pytest.MonkeyPatch, in_process: Client) -> None:
     # Workers of another cluster live in this process too, with cores of their own. Without a nanny nobody limits the
     # threads of this process but the package itself.

@@ -26,6 +26,7 @@ def wait_until_idle(client: Client, seconds: float) -> list[str]:
         time.sleep(0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", ["pass 3", "ready"])
 def test_an_interrupted_run_leaves_the_cluster_idle_and_goes_on(processes: Client, tmp_path: Path, word: str) -> None:
     store, run = make_store(tmp_path / "rows.zarr"), str(tmp_path / "run")

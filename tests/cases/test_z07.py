@@ -46,6 +46,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_store(tmp_path_factory.mktemp("rows") / "x.zarr", ROWS, 100)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_made_after_the_driver_has_read(store: str, tmp_path: Path, method: str) -> None:
     script = tmp_path / "driver.py"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+import pytest
 from distributed import Client
 
 from tests.cluster import lease_driver
@@ -65,6 +66,7 @@ def kill_a_driver(client: Client, store: str, mark: Path) -> None:
         driver.wait()
 
 
+@pytest.mark.long
 def test_killed_drivers_leave_no_memory_in_workers(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(ROWS_BYTES // 4 // 256, 256)).astype(np.float32)
     store = write_store(tmp_path / "rows.zarr", rows, len(rows) // 8)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from distributed import Client
 
 from tests.clusters import local_cluster
@@ -54,6 +55,7 @@ def began() -> int:
     return len(e_step.ran)
 
 
+@pytest.mark.long
 def test_groups_that_wait_go_to_a_worker_that_has_come(tmp_path: Path) -> None:
     """Five threads of the first worker have begun all five groups of the pass, of which one can compute."""
     fits: list[Any] = []

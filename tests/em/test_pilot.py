@@ -47,6 +47,7 @@ def test_moves_find_what_seeds_have_missed(monkeypatch: pytest.MonkeyPatch) -> N
     assert fit.model.score(rows) > stuck.model.score(rows) + 0.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [

@@ -75,6 +75,7 @@ def _dies(folder: Path) -> None:
     os._exit(3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("use", "verdict"), [(_hangs, "hang"), (_dies, "crash")])
 def test_the_watch_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Path], Any], verdict: str

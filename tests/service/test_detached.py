@@ -79,6 +79,7 @@ def test_a_run_is_driven_once_and_again_when_it_has_ended(own: Client, store: st
     assert len(again.result(timeout=60).history) == done + 3
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_starts_elsewhere_and_goes_on(store: str, tmp_path: Path) -> None:
     with (
         local_cluster(2) as cluster,

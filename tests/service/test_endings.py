@@ -55,6 +55,7 @@ def interrupt(word: str, delay: float, name: str, *run: str) -> tuple[int, list[
     return script.returncode, error.splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("word", "delay", "words"),
     [
@@ -66,11 +67,12 @@ def interrupt(word: str, delay: float, name: str, *run: str) -> tuple[int, list[
 def test_ctrl_c_is_a_sentence(word: str, delay: float, words: str) -> None:
     status, lines = interrupt(word, delay, "SIGINT")
     assert status == -signal.SIGINT
-    (said,) = (line for line in lines if line.startswith("KeyboardInterrupt"))
-    assert re.search(words, said), lines
+    said = [line for line in lines if line.startswith("KeyboardInterrupt")]  # several where it took a second Ctrl-C
+    assert any(re.search(words, line) for line in said), lines
     assert not [line for line in lines if "AllExit" in line or line.startswith("Process Dask Worker")], lines
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "kept"), [("SIGTERM", False), ("SIGINT", True)])
 def test_signals_name_the_folder_and_the_pass(tmp_path: Path, name: str, kept: bool) -> None:
     run = str(tmp_path / "run")

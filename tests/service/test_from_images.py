@@ -51,6 +51,7 @@ def test_archives_become_a_model(store: str, processes: Client, tmp_path: Path) 
     assert MixtureModel.load(tmp_path / "model.zarr").score(pixels) > single.model.score(pixels) + 50
 
 
+@pytest.mark.long
 def test_the_same_store_in_s3_gives_the_same_bytes(store: str, bucket: str, tmp_path: Path) -> None:
     source = zarr.open_array(store, mode="r")
     target = zarr.create_array(

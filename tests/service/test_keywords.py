@@ -103,6 +103,7 @@ fit_local("x.zarr", n_components=3, n_clusters=3)
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_type_checkers_know_keywords_and_results(tmp_path: Path) -> None:
     (tmp_path / "use.py").write_text(USE)

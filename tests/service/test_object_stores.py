@@ -57,6 +57,7 @@ def test_a_run_in_an_object_store_goes_on_to_the_same_bytes(bucket: str, straigh
         fit_local(ROWS, **OPTIONS, run=run, random_state=3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shared", [True, False], ids=["folder in common", "no folder in common"])
 def test_workers_read_and_write_an_object_store(
     bucket: str, straight: bytes, shared: bool, monkeypatch: pytest.MonkeyPatch
@@ -80,6 +81,7 @@ def test_workers_without_a_folder_in_common_are_named(processes: Client, monkeyp
         fit_distributed(ROWS, client=processes, **OPTIONS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("failure", [503, 0], ids=["slow down", "hang up"])
 def test_requests_that_fail_are_made_again(server: int, bucket: str, straight: bytes, failure: int) -> None:
     count = itertools.count(1)
@@ -144,6 +146,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_first_pass(server: i
     assert passes == []
 
 
+@pytest.mark.long
 def test_two_drivers_of_a_run_the_second_to_keep_a_state_is_told(bucket: str) -> None:
     run = f"{bucket}/run"
     fit_local(ROWS, **{**OPTIONS, "max_iter": 2}, run=run)
