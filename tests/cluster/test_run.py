@@ -36,7 +36,7 @@ def keys_of_tasks(client: Client) -> set[object]:
 
 
 def no_tasks_remain(client: Client, others: set[object] = frozenset()) -> bool:  # type: ignore[assignment]
-    """Whether the scheduler forgets every task soon, but those of others: releasing a future is a message on its way."""
+    """Whether the scheduler soon forgets all tasks but those of others: releasing a future is a message on its way."""
     for _ in range(100):
         if keys_of_tasks(client) <= others:
             return True
