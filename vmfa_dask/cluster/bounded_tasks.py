@@ -65,7 +65,8 @@ def run_bounded(
             completed = as_completed([submit(call) for call in itertools.islice(waiting, most)], loop=client.loop)
             for future in completed:
                 client.gather([future])  # raises what the task has raised
-                on_done(in_flight.pop(future))
+                on_done(in_flight[future])
+                del in_flight[future]  # not before: an interrupt in `on_done` cancels this one as well
                 watch.look()
                 for call in itertools.islice(waiting, 1):
                     completed.add(submit(call))
