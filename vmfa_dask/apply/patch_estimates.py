@@ -9,7 +9,7 @@ import numpy as np
 
 from vmfa_dask.apply.patches import Merge, PatchMerger, PatchRows
 from vmfa_dask.em.guided import GuidedSearch, SearchOptions
-from vmfa_dask.em.packed import pack_mixture
+from vmfa_dask.em.packed import ModelVersion, pack_mixture
 from vmfa_dask.em.rows import working_rows
 from vmfa_dask.em.signals import estimate_signals, signal_filters
 from vmfa_dask.run.row_source import n_features_of
@@ -70,11 +70,10 @@ class _Estimator:
         self._mixture, self._cores, self._buffers = mixture, cores, BufferPool()
         self._signals = signal_filters(mixture, noise)
         c = mixture.n_components
-        options = SearchOptions(False, truncation, (1,) * truncation, truncation, 0, 1, True, 0, 4096)
+        options = SearchOptions(False, truncation, (1,) * truncation, truncation, 0, 1, True, 0, 4096, 0, False)
         graph = NeighborGraph(np.arange(c, dtype=np.int32)[:, None])
-        packed = pack_mixture(mixture, cores, self._buffers)
-        tools = (cores, self._buffers, Stopwatch())
-        self._search = GuidedSearch(packed, graph, mixture.weights > 0, options, 0, False, *tools)
+        model = ModelVersion(mixture, pack_mixture(mixture, cores, self._buffers), graph)
+        self._search = GuidedSearch(model, options, cores, self._buffers, Stopwatch())
 
     def of(self, block: FloatArray, first_row: int, components: Int32) -> FloatArray:
         """Estimates of a block of rows, (n, D) float32."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmfa_dask.em.evaluation import evaluate_joints
-from vmfa_dask.em.packed import PackedMixture
+from vmfa_dask.em.packed import ModelVersion
 from vmfa_dask.em.row_block import RowBlock
 from vmfa_dask.em.rows import Rows
 from vmfa_dask.kernels import search
@@ -21,12 +21,12 @@ from vmfa_dask.kernels.truncation import truncate
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.clock import Stopwatch
 from vmfa_dask.runtime.threads import Cores
-from vmfa_dask.values import Int32, Int64, NeighborGraph, TruncatedPosterior
+from vmfa_dask.values import Int32, Int64, TruncatedPosterior
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How the search spaces of rows are made.
+    """How the search spaces of rows are made in a pass.
 
     Parameters
     ----------
@@ -48,6 +48,10 @@ class SearchOptions:
         Seed of all draws.
     tile_rows : int
         Rows of a block whose candidates are evaluated together.
+    iteration : int
+        Number of the pass, of which random candidates are a hash.
+    search : bool
+        Evaluate search spaces; otherwise only the kept components.
     """
 
     exhaustive: bool
@@ -59,6 +63,8 @@ class SearchOptions:
     by_divergence: bool
     random_state: int
     tile_rows: int
+    iteration: int
+    search: bool
 
 
 @dataclass(frozen=True)
@@ -67,28 +73,16 @@ class GuidedSearch:
 
     Parameters
     ----------
-    packed : PackedMixture
-        The mixture.
-    graph : NeighborGraph
-        Neighbours g_c of each component.
-    alive : (C,) bool array
-        Components that still have rows; the others are no candidates.
+    model : ModelVersion
+        The mixture, and the neighbours of its components. Those without weight are no candidates.
     options : SearchOptions
         Sizes and seeds.
-    iteration : int
-        Number of the pass, of which random candidates are a hash.
-    search : bool
-        Evaluate search spaces; otherwise only the kept components.
     cores, buffers, watch : Cores, BufferPool, Stopwatch
         Threads, memory and clock of this process.
     """
 
-    packed: PackedMixture
-    graph: NeighborGraph
-    alive: NDArray[np.bool_]
+    model: ModelVersion
     options: SearchOptions
-    iteration: int
-    search: bool
     cores: Cores
     buffers: BufferPool
     watch: Stopwatch
@@ -109,13 +103,12 @@ class GuidedSearch:
         -------
         RowBlock
         """
-        searched, components = self._rows_to_search(posterior, first_row), posterior.components
-        options = self.options
-        block = RowBlock.empty(
-            len(rows), options.size if self.search else options.truncation, options.truncation, self.buffers
-        )
-        graph = Graph(self.graph.neighbors, np.array(options.neighborhoods), self.alive)
-        draws, spaces = Draws(options.random_state, self.iteration, first_row), block.spaces
+        options, components, alive = self.options, posterior.components, self.model.mixture.weights > 0
+        size = options.size if options.search else options.truncation
+        block = RowBlock.empty(len(rows), size, options.truncation, self.buffers)
+        graph = Graph(self.model.graph.neighbors, np.array(options.neighborhoods), alive)
+        draws, spaces = Draws(options.random_state, options.iteration, first_row), block.spaces
+        searched = self._rows_to_search(posterior, draws)
         with self.watch.phase("search"):
             self.cores.run(
                 lambda a, b: search.search_spaces(
@@ -129,13 +122,15 @@ class GuidedSearch:
         truncated = block.truncated
         with self.watch.phase("truncation"):
             self.cores.run(lambda a, b: truncate(spaces, a, b, truncated), self.cores.split(len(rows)))
+        if posterior.resting is not None:
+            block.resting = np.empty_like(posterior.resting)
+            search.unchanged_rows(components, block.components, block.resting)
         return block
 
-    def _rows_to_search(self, posterior: TruncatedPosterior, first_row: int) -> NDArray[np.uint8]:
+    def _rows_to_search(self, posterior: TruncatedPosterior, draws: Draws) -> NDArray[np.uint8]:
         """Which rows of a block are searched in this pass, (n,) uint8."""
-        searched = np.full(len(posterior.components), self.search, np.uint8)
-        if self.search and posterior.resting is not None:
-            draws = Draws(self.options.random_state, self.iteration, first_row)
+        searched = np.full(len(posterior.components), self.options.search, np.uint8)
+        if self.options.search and posterior.resting is not None:
             search.rows_to_search(posterior.resting, self.options.search_every, draws, searched)
         return searched
 
@@ -144,12 +139,12 @@ class GuidedSearch:
         with self.watch.phase("search"):
             indptr = self._regroup(start, stop, block, members)
         with self.watch.phase("log_joints"):
-            evaluate_joints(rows, members, indptr, self.packed, self.cores, block.log_joints)
+            evaluate_joints(rows, members, indptr, self.model.packed, self.cores, block.log_joints)
         block.n_joints = int(indptr[-1])
 
     def _regroup(self, start: int, stop: int, block: RowBlock, members: Int32) -> Int64:
         """Transpose the candidates of a tile; row ranges are scattered side by side, rows of a component in order."""
-        c = len(self.alive)
+        c = self.model.mixture.n_components
         ranges = [(start + a, start + b) for a, b in self.cores.split(stop - start, parts_per_thread=1)]
         counts = np.zeros((len(ranges), c), np.int64)
 

@@ -15,7 +15,7 @@ from vmfa_dask.kernels.parameters import factorize, pack
 from vmfa_dask.kernels.projections import rows_per_tile
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.threads import Cores
-from vmfa_dask.values import Float64, Int32, Mixture
+from vmfa_dask.values import Float64, Int32, Mixture, NeighborGraph
 
 # Σ t²/σ² exceeds the Mahalanobis distance by about tr(ΛᵀD⁻¹Λ). In float32 the difference of the two carries an error
 # of a few 1e-7 of that excess; where this can pass 1e-5 of D, float64 parameters are kept as well, and the kernel takes
@@ -71,6 +71,25 @@ class PackedMixture:
         return PackedParameters(self.packed, self.log_norms, *precise, self.cholesky, (0,) * n_factors, tile)
 
 
+@dataclass(frozen=True)
+class ModelVersion:
+    """All that rows are evaluated with in one pass.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        The parameters.
+    packed : PackedMixture
+        Their packed form.
+    graph : NeighborGraph
+        Neighbours g_c of each component; of a version of its own.
+    """
+
+    mixture: Mixture
+    packed: PackedMixture
+    graph: NeighborGraph
+
+
 def _packed_shape(n: int, n_factors: int, n_features: int, itemsize: int) -> tuple[int, int, int, int]:
     lanes = vector.lanes_of(itemsize * 8)
     return n, -(-n_features // lanes), n_factors + 2, lanes
@@ -121,9 +140,9 @@ def pack_mixture(mixture: Mixture, cores: Cores, buffers: BufferPool | None = No
 
     def prepare(start: int, stop: int) -> None:
         for low in range(start, stop, _CACHED_COMPONENTS):
-            part = (low, min(low + _CACHED_COMPONENTS, stop))
-            factorize(parameters, mixture.weights, *part, factorized)
-            pack(parameters, cholesky, every, *part, packed)
+            high = min(low + _CACHED_COMPONENTS, stop)
+            factorize(parameters, mixture.weights, low, high, factorized)
+            pack(parameters, cholesky, every, low, high, packed)
 
     cores.run(prepare, cores.split(c))
     cancels = conditions > _LARGEST_EXCESS_PER_FEATURE * d

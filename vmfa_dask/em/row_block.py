@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vmfa_dask.kernels.arguments import SearchSpaces, Truncated
 from vmfa_dask.runtime.buffers import BufferPool
@@ -35,6 +36,9 @@ class RowBlock:
         log Σ p(c, x) over the kept components, in nats.
     n_joints : int
         Number of log-joints that were evaluated.
+    resting : (n,) uint8 array or None
+        Rows whose kept components came out of their last search unchanged; None where every row is searched in every
+        pass.
     """
 
     candidates: Int32
@@ -46,6 +50,7 @@ class RowBlock:
     best: Float64
     free_energy: Float64
     n_joints: int = 0
+    resting: NDArray[np.uint8] | None = None
 
     @property
     def spaces(self) -> SearchSpaces:

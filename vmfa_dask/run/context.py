@@ -12,11 +12,12 @@ from vmfa_dask import addresses
 from vmfa_dask.em.guided import SearchOptions
 from vmfa_dask.em.m_step import Constraint
 from vmfa_dask.em.noise import NOISE_MODELS
-from vmfa_dask.em.packed import PackedMixture, pack_mixture
+from vmfa_dask.em.packed import ModelVersion, PackedMixture, pack_mixture
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.stages import Stage, StageStorage
+from vmfa_dask.run.step import Step
 from vmfa_dask.run.storage import Storage
 from vmfa_dask.run.versions import read_graph, read_mixture
 from vmfa_dask.runtime.buffers import BufferPool
@@ -110,8 +111,13 @@ class RunContext:
         noise = NOISE_MODELS[settings.covariance_type, settings.noise]
         return Constraint(noise, self.lowest_variances(), self.scales(), settings.learn_weights)
 
-    def search_options(self) -> SearchOptions:
-        """How the E-steps of this run search.
+    def search_options(self, step: Step) -> SearchOptions:
+        """How the E-steps of a pass search.
+
+        Parameters
+        ----------
+        step : Step
+            The pass.
 
         Returns
         -------
@@ -128,7 +134,25 @@ class RunContext:
             by_divergence=settings.similarity == "kl",
             random_state=settings.random_state,
             tile_rows=self.plan.tile_rows,
+            iteration=step.iteration,
+            search=step.search,
         )
+
+    def model(self, step: Step) -> ModelVersion:
+        """All that a pass evaluates rows with.
+
+        Parameters
+        ----------
+        step : Step
+            The pass.
+
+        Returns
+        -------
+        ModelVersion
+        """
+        with self._lock:
+            graph, mixture = self.graph(step.graph), self.mixture(step.parameters)
+            return ModelVersion(mixture, self.packed(step.parameters), graph)
 
     def mixture(self, version: int) -> Mixture:
         """Parameters of a version.
@@ -147,8 +171,8 @@ class RunContext:
             if self._mixture is None or self._mixture.version != version:
                 self._stage = None  # a run that has parameters is past its stages
                 self._mixture = None  # so that its memory serves the next one
-                run = (self.storage, self.settings, self.plan, self.rows.feature_shape)
-                self._mixture = read_mixture(*run, version, self.buffers)
+                shape = self.rows.feature_shape
+                self._mixture = read_mixture(self.storage, self.settings, self.plan, shape, version, self.buffers)
             return self._mixture
 
     def packed(self, version: int) -> PackedMixture:

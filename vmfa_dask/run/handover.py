@@ -11,13 +11,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vmfa_dask import addresses
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.step import Step
 from vmfa_dask.run.storage import Storage
+from vmfa_dask.run.versions import read_moments, write_moments
 from vmfa_dask.sizes import Sized
-from vmfa_dask.values import Moments, RowTally, Statistics
+from vmfa_dask.values import RowTally, Statistics
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def hand_over(
     try:
         for block, part in enumerate(statistics):
             assert part.moments is not None
-            context.storage.write(addresses.GroupMoments(step.iteration, group, block), vars(part.moments))
+            write_moments(context.storage, step.iteration, group, block, part.moments)
     except OSError as error:  # slower, but no reason to end: what the run cannot do without is smaller
         logger.warning("moments of group %d stay in memory: %s", group, error)
         return whole
@@ -120,4 +120,4 @@ def take_over(context: RunContext, block: int, result: PartialResult) -> Statist
     if result.stored is None:
         return statistics
     iteration, group = result.stored
-    return replace(statistics, moments=Moments(**context.storage.read(addresses.GroupMoments(iteration, group, block))))
+    return replace(statistics, moments=read_moments(context.storage, iteration, group, block))

@@ -1,4 +1,7 @@
-"""Versions of the model in the storage of a run: assembled from component blocks. May import: values, em, run."""
+"""What a pass reads from the storage of a run and writes there: the model, posteriors, and moments on their way.
+
+The model is assembled from component blocks. May import: values, em, run.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.state import RunState
 from vmfa_dask.run.storage import Storage
 from vmfa_dask.runtime.buffers import BufferPool
-from vmfa_dask.values import Mixture, NeighborGraph
+from vmfa_dask.values import Mixture, Moments, NeighborGraph, TruncatedPosterior
 
 PARAMETER_NAMES = ("weights", "means", "loadings", "noise_variances")
 
@@ -87,6 +90,86 @@ def read_graph(storage: Storage, settings: Settings, plan: Plan, version: int) -
     neighbors = np.concatenate([block["neighbors"] for block in blocks])
     splits = _read_splits(storage, settings, addresses.SplitGraph(version))
     return NeighborGraph(neighbors if splits is None else split_neighbors(neighbors, splits))
+
+
+def read_posterior(storage: Storage, version: int, group: int) -> TruncatedPosterior:
+    """Kept components of the rows of a group.
+
+    Parameters
+    ----------
+    storage : Storage
+        Versions of the run.
+    version, group : int
+        Number of the pass that reads them, and of the group.
+
+    Returns
+    -------
+    TruncatedPosterior
+
+    Raises
+    ------
+    KeyError
+        If the storage does not hold them.
+    """
+    stored = storage.read(addresses.Posterior(version, group))
+    return TruncatedPosterior(stored["components"], stored.get("resting"))
+
+
+def write_posterior(storage: Storage, version: int, group: int, posterior: TruncatedPosterior) -> None:
+    """Write the kept components of the rows of a group.
+
+    Parameters
+    ----------
+    storage : Storage
+        Versions of the run.
+    version, group : int
+        Number of the pass that reads them, and of the group.
+    posterior : TruncatedPosterior
+        The kept components.
+    """
+    storage.write(addresses.Posterior(version, group), posterior.arrays())
+
+
+def read_moments(storage: Storage, iteration: int, group: int, block: int) -> Moments:
+    """Moments that one group contributes to one component block.
+
+    Parameters
+    ----------
+    storage : Storage
+        Versions of the run.
+    iteration, group, block : int
+        Number of the pass, of the group and of the component block.
+
+    Returns
+    -------
+    Moments
+
+    Raises
+    ------
+    KeyError
+        If the storage does not hold them.
+    """
+    return Moments(**storage.read(addresses.GroupMoments(iteration, group, block)))
+
+
+def write_moments(storage: Storage, iteration: int, group: int, block: int, moments: Moments) -> None:
+    """Write the moments that one group contributes to one component block.
+
+    Parameters
+    ----------
+    storage : Storage
+        Versions of the run.
+    iteration, group, block : int
+        Number of the pass, of the group and of the component block.
+    moments : Moments
+        The moments.
+
+    Raises
+    ------
+    OSError
+        If there is no room for them.
+    """
+    storage.write(addresses.GroupMoments(iteration, group, block), vars(moments))
 
 
 def needed_by(state: RunState, settings: Settings, plan: Plan) -> list[tuple[Address, bool]]:

@@ -46,6 +46,31 @@ class TruncatedPosterior(Sized):
         """
         return TruncatedPosterior(self.components[part], None if self.resting is None else self.resting[part])
 
+    def empty_like(self) -> TruncatedPosterior:
+        """Unwritten memory for the next posterior of these rows.
+
+        Returns
+        -------
+        TruncatedPosterior
+        """
+        return TruncatedPosterior(
+            np.empty_like(self.components), None if self.resting is None else np.empty_like(self.resting)
+        )
+
+    def put(self, part: slice, posterior: TruncatedPosterior) -> None:
+        """Overwrite a range of these rows.
+
+        Parameters
+        ----------
+        part : slice
+            The range.
+        posterior : TruncatedPosterior
+            The posterior of its rows.
+        """
+        self.components[part] = posterior.components
+        if self.resting is not None and posterior.resting is not None:
+            self.resting[part] = posterior.resting
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is stored, by name.
 
