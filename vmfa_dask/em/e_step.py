@@ -129,10 +129,12 @@ def partial_e_step(
     divergences: Divergences | None = None
     for first_row, rows in blocks:
         part = slice(tally.n_rows, tally.n_rows + len(rows))
+        # A RowBlock is all that the two ways of finding components have in common; everything below works on either.
         if options.exhaustive:
             block = evaluate_exhaustively(rows, model.packed, options.truncation, cores, buffers, watch)
         else:
             block = guided.evaluate(rows, first_row, posterior.rows(part))
+        # Checked before anything is added: one NaN in a sum would stay in the parameters for good.
         finite = np.isfinite(block.free_energy)
         if not finite.all():
             raise NoFiniteDensity(first_row, int(np.argmin(finite)))
@@ -143,8 +145,11 @@ def partial_e_step(
         if options.search:
             with watch.phase("tallies"):
                 divergences = _tally_divergences(block, model, options.by_divergence, cores, divergences)
+        # Free energies are float64 in either precision, and NumPy adds them pairwise: a pass is judged by small
+        # differences.
         tally += RowTally(len(rows), block.n_joints, float(np.sum(block.free_energy)))
         del block  # its buffers serve the next one
+    # The covariance of the factors is the same for all rows of a component, so N_c times it is added once, at the end.
     if moments is not None:
         add_posterior_covariances(model.packed.cholesky, moments.counts, moments.factor_moments)
     return PartialSums(model.mixture.version, kept, moments, divergences, tally)
@@ -158,6 +163,7 @@ def _tally_divergences(
     They are added to those of the row blocks before.
     """
     c, winners = model.mixture.n_components, block.components[:, 0]
+    # Stable sorts keep the rows of a component in order, so that each sum has one order on any number of threads.
     members = np.argsort(winners, kind="stable").astype(np.int32)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(winners, minlength=c))])
     # Room for the entries of a component: as many as its rows have candidates, and no more than C.
@@ -166,6 +172,7 @@ def _tally_divergences(
     lengths, ids = np.zeros(c, np.int32), np.empty(offsets[-1], np.int32)
     sums, counts = np.empty(offsets[-1]), np.empty(offsets[-1], np.int64)
     shifts, best = model.packed.log_weights, block.best - model.packed.log_weights[winners]
+    # With zeros in their place the same kernel compares components by mean log-joints.
     if not by_divergence:
         shifts, best = np.zeros_like(shifts), np.zeros_like(best)
     regrouped, spaces = Regrouped(members, indptr), block.spaces
@@ -174,6 +181,7 @@ def _tally_divergences(
         lambda a, b: tally_divergences(regrouped, spaces, best, shifts, a, b, lengths, tallies),
         cores.split_by_work(indptr),
     )
+    # Kernels leave gaps where a component had room to spare; what waits and travels has none.
     ends = np.concatenate([[0], np.cumsum(lengths)])
     used = np.repeat(offsets[:-1] - ends[:-1], lengths) + np.arange(lengths.sum())
     tallied = Divergences(ends, ids[used], sums[used], counts[used])
@@ -186,6 +194,7 @@ def _add_moments(
     """Moments of the rows of a block under the components that matter to them; without `add`, they overwrite."""
     row, rank = np.nonzero(block.responsibilities > NEGLIGIBLE)
     owner = block.components[row, rank]
+    # By component, and within one by row: a component is read once, and its sums have one order.
     order = np.argsort(owner, kind="stable")
     members, weights = row[order].astype(np.int32), block.responsibilities[row[order], rank[order]]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=model.mixture.n_components))])

@@ -38,6 +38,7 @@ def evaluate_joints(
     out_log_joints : (J,) float64 array
         Written: log p(c, x) in the order of `members`.
     """
+    # Components differ much in their numbers of rows, so threads get ranges with about as many joints.
     regrouped, parameters = Regrouped(members, indptr), packed.parameters
     cores.run(
         lambda a, b: log_joints(rows, regrouped, a, b, parameters, out_log_joints),
@@ -64,7 +65,10 @@ def evaluate_all_joints(rows: Rows, packed: PackedMixture, cores: Cores, buffers
     (C, n) float64 array
     """
     parameters, shape = packed.parameters, (len(packed.log_norms), len(rows))
+    # Components in rows, so that each of them writes a contiguous stretch.
     joints = np.empty(shape) if buffers is None else buffers.empty(shape, np.float64)
+    # Threads divide rows here: every component has all of them. A few rows stay cached while each component passes
+    # once; fewer than eight would fill few register tiles.
     few = max(8, _CACHED_BYTES // max(1, rows.shape[1] * rows.itemsize))
 
     def evaluate(start: int, stop: int) -> None:
@@ -122,6 +126,7 @@ def evaluate_expected_rows(pairs: RowPairs, means: FloatArray, loadings: FloatAr
         Relative to the offset of the mixture.
     """
     rows = np.empty((len(pairs.indptr) - 1, means.shape[1]))
+    # Threads divide rows here: each is the sum of a few components, in the order of its pairs.
     cores.run(lambda a, b: expected_rows(pairs, means, loadings, a, b, rows), cores.split(len(rows)))
     return rows
 
@@ -160,6 +165,7 @@ def add_moments(
     out_moments : Moments
         The sums.
     """
+    # Threads divide components, never the rows of one: no sum is shared, and none needs a lock or a second order.
     regrouped, parameters = Regrouped(members, indptr), packed.parameters
     sums = MomentSums(out_moments.counts, out_moments.factor_moments, out_moments.moments)
     cores.run(

@@ -40,11 +40,14 @@ def evaluate_exhaustively(
     RowBlock
         Without candidates: every component is one.
     """
+    # No candidates and no slots: all C joints of a row lie in one array, which is freed when this returns.
     block = RowBlock.empty(len(rows), 0, truncation, buffers)
     truncated = block.truncated
     with watch.phase("log_joints"):
         joints = evaluate_all_joints(rows, packed, cores, buffers)
+    # Rows are divided now, not components: each row needs all its joints, in a column of them.
     with watch.phase("truncation"):
         cores.run(lambda a, b: truncate_all(joints, a, b, truncated), cores.split(len(rows)))
+    # Dropped components take part in the loop, but their joints are −∞ and count as no work.
     block.n_joints = len(rows) * int(np.isfinite(packed.log_weights).sum())
     return block

@@ -104,8 +104,10 @@ class GuidedSearch:
         RowBlock
         """
         options, components, alive = self.options, posterior.components, self.model.mixture.weights > 0
+        # Without search the kept components are the only candidates, and their arrays are as narrow.
         size = options.size if options.search else options.truncation
         block = RowBlock.empty(len(rows), size, options.truncation, self.buffers)
+        # Dropped components keep their place in all arrays; a weight of 0 tells them apart.
         graph = Graph(self.model.graph.neighbors, np.array(options.neighborhoods), alive)
         draws, spaces = Draws(options.random_state, options.iteration, first_row), block.spaces
         searched = self._rows_to_search(posterior, draws)
@@ -116,12 +118,15 @@ class GuidedSearch:
                 ),
                 self.cores.split(len(rows)),
             )
+        # All tiles write side by side into one array: positions in it are those of the log-joints, which truncation
+        # looks up.
         members = self.buffers.empty(block.log_joints.shape, np.int32)
         for start in range(0, len(rows), options.tile_rows):
             self._evaluate_tile(rows, start, min(start + options.tile_rows, len(rows)), block, members)
         truncated = block.truncated
         with self.watch.phase("truncation"):
             self.cores.run(lambda a, b: truncate(spaces, a, b, truncated), self.cores.split(len(rows)))
+        # Truncation may reorder the kept components; a row rests if it kept the same set.
         if posterior.resting is not None:
             block.resting = np.empty_like(posterior.resting)
             search.unchanged_rows(components, block.components, block.resting)
@@ -129,6 +134,7 @@ class GuidedSearch:
 
     def _rows_to_search(self, posterior: TruncatedPosterior, draws: Draws) -> NDArray[np.uint8]:
         """Which rows of a block are searched in this pass, (n,) uint8."""
+        # Rows that rest are still evaluated with their kept components, so that their moments follow the parameters.
         searched = np.full(len(posterior.components), self.options.search, np.uint8)
         if self.options.search and posterior.resting is not None:
             search.rows_to_search(posterior.resting, self.options.search_every, draws, searched)
@@ -136,6 +142,7 @@ class GuidedSearch:
 
     def _evaluate_tile(self, rows: Rows, start: int, stop: int, block: RowBlock, members: Int32) -> None:
         """Log-joints of rows ``start:stop`` of the block with their candidates, one component after the other."""
+        # A tile stays in a shared cache while every component that its rows ask for passes over it once.
         with self.watch.phase("search"):
             indptr = self._regroup(start, stop, block, members)
         with self.watch.phase("log_joints"):
@@ -145,6 +152,7 @@ class GuidedSearch:
     def _regroup(self, start: int, stop: int, block: RowBlock, members: Int32) -> Int64:
         """Transpose the candidates of a tile; row ranges are scattered side by side, rows of a component in order."""
         c = self.model.mixture.n_components
+        # One range per thread: each has a row of C counters, which are summed over the ranges.
         ranges = [(start + a, start + b) for a, b in self.cores.split(stop - start, parts_per_thread=1)]
         counts = np.zeros((len(ranges), c), np.int64)
 
@@ -156,9 +164,12 @@ class GuidedSearch:
                 block.candidates, block.sizes, a, b, begins[ranges.index((a, b))], members, block.slots
             )
 
+        # Counted first, so that every range knows where its rows of a component go and all can scatter without locks.
         self.cores.run(count, ranges)
         totals = counts.sum(axis=0)
+        # Behind the candidates of the tiles before.
         indptr = np.concatenate([[0], np.cumsum(totals)]) + block.n_joints
+        # Ranges in order, and rows in order within each: members of a component are sorted, whatever the threads.
         begins = indptr[:-1] + np.cumsum(counts, axis=0) - counts
         self.cores.run(scatter, ranges)
         return indptr

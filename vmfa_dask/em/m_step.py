@@ -100,6 +100,7 @@ def maximize_block(
     """
     n, d, h = len(moments[0].counts), old.n_features, old.n_factors
     dtype = old.means.dtype
+    # From the pool, as they are as large as the model and are made in every pass.
     means, loadings = buffers.empty((n, d), dtype), buffers.empty((n, h, d), dtype)
     noise, counts = buffers.empty((n, d), dtype), np.empty(n)
     floors = constraint.noise.floors(constraint.lowest)
@@ -112,6 +113,8 @@ def maximize_block(
             cached = slice(low, min(low + CACHED_COMPONENTS, b))
             before = slice(start + cached.start, start + cached.stop)
             counts[cached] = sum_in_order([m.counts[cached] for m in moments])
+            # Partial results may be float32; they are added in float64, as the M-step subtracts sums that nearly
+            # cancel.
             factor_moments = sum_in_order([m.factor_moments[cached] for m in moments])
             sums = MomentSums(
                 counts[cached], factor_moments, sum_in_order([m.moments[cached] for m in moments], scratch)
@@ -119,9 +122,11 @@ def maximize_block(
             parameters = Parameters(old.means[before], old.loadings[before], old.noise_variances[before])
             updated = Parameters(means[cached], loadings[cached], noise[cached])
             maximize(sums, parameters, floors, updated)
+            # While these components are in the cache. What all components share is averaged by a later task.
             constraint.noise.apply(noise[cached], constraint.lowest, constraint.scales)
 
     cores.run(maximize_range, cores.split(n))
+    # N, not Σ N_c over all components, which the task of one component block does not know.
     weights = counts / n_rows if constraint.learn_weights else old.weights[start : start + n].copy()
     return ParameterBlock(counts, weights, means, loadings, noise)
 
@@ -142,6 +147,8 @@ def average_noise(sums: Sequence[Float64], n_rows: float, lowest: Float64) -> Fl
     -------
     (D,) float64 array
     """
+    # The floor comes last: M-steps of shared variances run without one (`NoiseModel.floors`), as an average of floored
+    # ones would be too large.
     return np.maximum(sum_in_order(sums) / n_rows, lowest)
 
 

@@ -55,7 +55,10 @@ class NoiseModel:
             Units in which isotropic variances are equal.
         """
         if self.isotropic:
+            # The mean is over features in their units, in which they are comparable, and goes back to those of the
+            # data.
             noise[:] = np.mean(noise / scales**2, axis=1, keepdims=True, dtype=np.float64) * scales**2
+            # Shared variances are still to be averaged over components, and floored after that.
             if not self.shared:
                 np.maximum(noise, lowest, out=noise)
 

@@ -134,6 +134,7 @@ def pack_mixture(mixture: Mixture, cores: Cores, buffers: BufferPool | None = No
     cholesky, log_norms, conditions, shifts = np.empty((c, h, h)), np.empty(c), np.empty(c), np.empty(c)
     parameters = Parameters(mixture.means, mixture.loadings, mixture.noise_variances)
     factorized = Factorized(cholesky, log_norms, conditions, shifts)
+    # Written past the caches, for which memory must be aligned: that of a pool is.
     dtype = mixture.means.dtype
     packed = buffers.empty(_packed_shape(c, h, d, dtype.itemsize), dtype)
     every = np.arange(c, dtype=np.int32)
@@ -147,12 +148,15 @@ def pack_mixture(mixture: Mixture, cores: Cores, buffers: BufferPool | None = No
     cores.run(prepare, cores.split(c))
     cancels = conditions > _LARGEST_EXCESS_PER_FEATURE * d
     moves = shifts > _LARGEST_SHIFT_PER_FEATURE * d
+    # In float64 the second copy would be the same.
     chosen = np.flatnonzero((cancels | moves) & (dtype == np.float32)).astype(np.int32)
     precise_slot = np.full(c, -1, np.int32)
     precise_slot[chosen] = np.arange(len(chosen))
     packed_precise = buffers.empty(_packed_shape(len(chosen), h, d, 8), np.float64)
     cores.run(lambda a, b: pack(parameters, cholesky, chosen, a, b, packed_precise), cores.split(len(chosen)))
+    # Dropped components have weight 0; −∞ keeps them out of every maximum and sum.
     with np.errstate(divide="ignore"):
         log_weights = np.log(mixture.weights)
+    # Where the mean itself would move, every distance is taken from float64; else only those that cancel.
     lost = np.where(moves, np.inf, LOST)
     return PackedMixture(packed, packed_precise, precise_slot, lost, conditions, cholesky, log_norms, log_weights)

@@ -78,7 +78,9 @@ class RowBlock:
         RowBlock
         """
         spaces, kept = (n_rows, search_size), (n_rows, truncation)
+        # Slots are looked up for every candidate, so they are as narrow as the number of candidates allows.
         slot = np.int32 if n_rows * search_size < 2**31 else np.int64
+        # From the pool: fresh arrays of this size would fault in their pages with every row block.
         return cls(
             buffers.empty(spaces, np.int32),
             buffers.empty((n_rows,), np.int32),

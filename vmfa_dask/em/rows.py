@@ -78,6 +78,7 @@ def working_rows(block: Rows, offset: Float64, dtype: str) -> Rows:
     """
     if is_exact(block.dtype, dtype) and not offset.any():
         return read_only(block)
+    # Float64 before the subtraction: of large values that differ little, float32 would keep the part that they share.
     narrowed = np.empty(block.shape, dtype)
     with np.errstate(over="ignore"):
         for start in range(0, len(block), _NARROWED_ROWS):

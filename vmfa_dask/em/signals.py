@@ -27,12 +27,15 @@ def signal_filters(mixture: Mixture, noise: Float64 | None = None) -> Signals:
     Signals
         In the dtype of the model.
     """
+    # Filters are made once per model and used for every patch: float64 here costs nothing that counts.
     dtype, loadings = mixture.means.dtype, mixture.loadings.astype(np.float64)
     learned = mixture.noise_variances.astype(np.float64)
     removed = np.ones_like(learned)
     if noise is not None:
+        # As a share: no more can be removed than the model takes for noise.
         removed = np.minimum(noise / learned, 1.0)
     scaled = loadings / learned[:, None, :]
+    # L = I + ΛᵀD⁻¹Λ, H by H: solving with it never forms a covariance of D by D.
     precision = scaled @ loadings.transpose(0, 2, 1) + np.eye(mixture.n_factors)
     filters = np.linalg.solve(precision, scaled) if mixture.n_factors else scaled
     return Signals(mixture.means, mixture.loadings, filters.astype(dtype), removed.astype(dtype))

@@ -72,6 +72,8 @@ def draw_donors(weights: Float64, lost: Sequence[int], random_state: int, versio
     draws = np.empty((len(lost), 1))
     for k, component in enumerate(lost):
         random.uniforms(random_state, random.SPLITS, version, component, draws[k : k + 1])
+    # The last edge is the sum as it was rounded: weights that add up to a bit less than 1 leave no draw without a
+    # donor.
     edges = np.cumsum(weights)
     donors = np.searchsorted(edges, draws[:, 0] * edges[-1], side="right")
     return Splits(np.array(lost, np.int32), donors.astype(np.int32))
@@ -89,6 +91,7 @@ def split_parameters(parameters: dict[str, NDArray[Any]], splits: Splits, random
     random_state, version : int
         Of which the perturbations are a hash.
     """
+    # Arrays of the storage are read-only, and other tasks may read them.
     for name, array in parameters.items():
         parameters[name] = array.copy()
     c, d = parameters["means"].shape
@@ -96,9 +99,11 @@ def split_parameters(parameters: dict[str, NDArray[Any]], splits: Splits, random
     for component, donor in splits.pairs():
         for name in ("means", "loadings", "noise_variances"):
             parameters[name][component] = parameters[name][donor]
+        # Keys from C on: those below have served to draw the donors.
         random.uniforms(random_state, random.SPLITS, version, c + component, shift)
         deviation = np.sqrt(parameters["noise_variances"][donor])
         parameters["means"][component] += (_PERTURBATION * (2 * shift[0] - 1) * deviation).astype(deviation.dtype)
+        # One split after the other: a donor that was drawn twice is halved twice.
         parameters["weights"][donor] *= 0.5
         parameters["weights"][component] = parameters["weights"][donor]
 
@@ -121,9 +126,11 @@ def split_neighbors(neighbors: Int32, splits: Splits) -> Int32:
         A changed copy.
     """
     changed = neighbors.copy()
+    # A component is its own first neighbour, which leaves no place for another.
     if changed.shape[1] == 1:
         return changed
     for component, donor in splits.pairs():
+        # An empty place if there is one, else that of the farthest neighbour.
         free = np.flatnonzero(changed[donor] < 0)
         changed[donor, free[0] if len(free) else -1] = component
         others = [c for c in changed[donor].tolist() if c >= 0 and c not in (component, donor)]

@@ -33,6 +33,7 @@ def sum_in_order(arrays: Sequence[np.ndarray], out: np.ndarray | None = None) ->
     float64 array
         The sum: the first n entries of `out`, or a new array.
     """
+    # One order, left to right: another one rounds differently, and the result would depend on which worker came first.
     total = np.empty(arrays[0].shape) if out is None else out[: len(arrays[0])]
     np.copyto(total, arrays[0])
     for array in arrays[1:]:
@@ -52,6 +53,7 @@ def add_divergences(a: Divergences, b: Divergences) -> Divergences:
     -------
     Divergences
     """
+    # Room as if no pair of components were in both; what is not used is cut off by copies, so that it is freed.
     n_entries = len(a.ids) + len(b.ids)
     indptr, ids = np.zeros_like(a.indptr), np.empty(n_entries, np.int32)
     sums, counts = np.empty(n_entries), np.empty(n_entries, np.int64)
@@ -97,6 +99,7 @@ def merge(parts: Sequence[Statistics], dtype: str | None = None) -> Statistics:
         If parts belong to different model versions or component blocks.
     """
     first = parts[0]
+    # Moments are centred on the means of their version: those of two versions do not add up.
     for part in parts:
         if (part.version, part.start, part.stop) != (first.version, first.start, first.stop):
             raise ValueError(
@@ -107,6 +110,7 @@ def merge(parts: Sequence[Statistics], dtype: str | None = None) -> Statistics:
     if first.moments is not None:
         moments = [part.moments for part in parts if part.moments is not None]
         sums = np.empty_like(moments[0].moments, dtype)
+        # float64 sums of all components would be twice as large as the result; those of a few stay in the cache.
         scratch = np.empty((CACHED_COMPONENTS, *sums.shape[1:]))
         for low in range(0, len(sums), CACHED_COMPONENTS):
             cached = slice(low, low + CACHED_COMPONENTS)

@@ -40,11 +40,14 @@ def factor_means(
         if ids.shape[0] == 0:
             continue
         sums = np.empty((ids.shape[0], n_factors + 1))
+        # No distance is at hand that would tell which rows lose digits: an ill-conditioned component takes float64 for
+        # all.
         if precise_slot[c] < 0:
             project_rows(rows, ids, packed[c], factors, tile, sums)
         else:
             project_rows(rows, ids, packed_precise[precise_slot[c]], factors, tile, sums)
         for i in range(ids.shape[0]):
+            # Column 0 is the quadratic form. The others turn from Wt into z in place.
             solve_transposed(cholesky[c], sums[i, 1:])
             out_factors[indptr[c] + i] = sums[i, 1:]
 
@@ -72,6 +75,7 @@ def expected_rows(pairs: RowPairs, means: Any, loadings: Any, first: Any, last: 
         for k in range(indptr[i], indptr[i + 1]):
             c, p = components[k], probabilities[k]
             mean = means[c]
+            # Mean and factors are added to the row as they come: Λz + μ needs no memory of its own.
             for d in range(n_features):
                 row[d] += p * mean[d]
             for h in range(factors.shape[1]):

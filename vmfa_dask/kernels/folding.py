@@ -34,6 +34,7 @@ def sums_of_lanes(builder: ir.IRBuilder, vectors: list[Any]) -> list[Any]:
         segment = lanes
         while len(values) > 1 or segment > 1:
             half = segment // 2
+            # Vectors fold in pairs; zeros stand in for a partner and end in lanes that nobody reads.
             if len(values) % 2 and len(values) > 1:
                 values.append(zero(values[0].type))
                 owners.append([-1] * len(owners[0]))

@@ -39,6 +39,7 @@ def cholesky_in_place(matrix: Any) -> None:
         # The absolute part keeps a matrix of zeros from divisions by zero.
         matrix[j, j] = np.sqrt(max(matrix[j, j], 1e-15 * abs(scale) + 1e-300))
         for i in range(j + 1, n):
+            # Columns one after the other: each takes only columns that are finished, so that R replaces the matrix.
             for k in range(j):
                 matrix[i, j] -= matrix[i, k] * matrix[j, k]
             matrix[i, j] /= matrix[j, j]
@@ -80,6 +81,7 @@ def solve_transposed(lower: Any, out_vector: Any) -> None:
         b on entry, y on return.
     """
     n = out_vector.shape[0]
+    # From the last entry back, so that y can overwrite b.
     for h in range(n - 1, -1, -1):
         value = out_vector[h]
         for j in range(h + 1, n):
@@ -161,6 +163,7 @@ def combine(matrix: Any, sources: Any, out_rows: Any) -> None:
             out_rows[h, d] = matrix[h, 0] * sources[0, d]
         for j in range(1, matrix.shape[1]):
             factor = matrix[h, j]
+            # R⁻¹ is triangular, and dependent factors leave whole rows of zeros.
             if factor != 0.0:
                 for d in range(sources.shape[1]):
                     out_rows[h, d] += factor * sources[j, d]

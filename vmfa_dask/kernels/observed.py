@@ -83,6 +83,7 @@ def observed_log_joints(
     whitened, masked = np.empty((n_factors, n_columns)), np.empty((n_factors, n_columns))
     gram, t = np.empty((n_factors, n_factors)), np.empty(n_columns)
     projected, half, factors = np.empty(n_factors), np.empty(n_factors), np.empty(n_factors)
+    # Components outside: roots and logarithms are taken once for all patterns, and whitened loadings stay in the cache.
     for c in range(first, last):
         for k in range(n_columns):
             variance = np.float64(noise_variances[c, columns[k]])
@@ -94,10 +95,12 @@ def observed_log_joints(
                 whitened[h, k] = loadings[c, h, columns[k]] * inverse[k]
         for p in range(observed.shape[0]):
             pattern = observed[p]
+            # Patterns are ones and zeros in float64: a sum over observed features is a product without branches.
             log_determinant = dot(pattern, log_variances)
             for h in range(n_factors):
                 for k in range(n_columns):
                     masked[h, k] = whitened[h, k] * pattern[k]
+                # Both sides of the product are masked, as masked loadings are what the rows below are projected on.
                 for j in range(h + 1):
                     gram[h, j] = dot(masked[h], masked[j])
                     gram[j, h] = gram[h, j]
@@ -108,6 +111,7 @@ def observed_log_joints(
             n_observed = dot(pattern, pattern)
             log_norm = log_weights[c] - 0.5 * (n_observed * np.log(2.0 * np.pi) + log_determinant)
             for i in range(indptr[p], indptr[p + 1]):
+                # Missing values are some finite number, which the pattern turns to zero.
                 for k in range(n_columns):
                     t[k] = (values[i, k] - center[k]) * inverse[k] * pattern[k]
                 for h in range(n_factors):
@@ -150,6 +154,7 @@ def expected_rows(
         out_rows[i] = 0.0
         for c in range(means.shape[0]):
             responsibility = responsibilities[c, i]
+            # Also keeps out components whose density is 0 by overflow, as their factors may be NaN, and 0 · NaN is NaN.
             if responsibility > _NEGLIGIBLE:
                 for d in range(n_features):
                     out_rows[i, d] += responsibility * means[c, d]

@@ -73,6 +73,7 @@ def factorize(parameters: Parameters, weights: Any, first: Any, last: Any, out: 
         for h in range(n_factors):
             condition += gram[h, h]
             gram[h, h] += 1.0
+        # With the identity added no eigenvalue is below 1: the factorization needs no pivots.
         cholesky_in_place(gram)
         for h in range(n_factors):
             log_determinant += 2.0 * np.log(gram[h, h])
@@ -119,6 +120,7 @@ def pack(parameters: Parameters, cholesky: Any, components: Any, first: Any, las
             flat[1, d] = rounded[d]
         if n_factors > 0:
             invert_lower(cholesky[c], inverse)
+            # ΛᵀD⁻¹σ is Λᵀ/σ: one factor less, and the 1/σ that the row values get as well.
             for h in range(n_factors):
                 for d in range(n_features):
                     scaled[h, d] = loadings[c, h, d] * flat[1, d]
@@ -199,6 +201,8 @@ def maximize(sums: MomentSums, parameters: Parameters, floors: Any, out_paramete
             for j in range(n_factors + 1):
                 inverse[h, (j + 1) % (n_factors + 1)] = rolled[h, j]
         combine(inverse, moments[c, 1:], solution)
+        # What mean and factors explain of Σ q t². As Λ̂ solves Λ̂E = Y, the diagonal of Λ̂EΛ̂ᵀ is one product per
+        # feature.
         explained[:] = 0.0
         for h in range(n_factors + 1):
             for d in range(n_features):

@@ -131,6 +131,8 @@ def normals(seed: Any, stream: Any, iteration: Any, first: Any, out_values: Any)
         for k in range(0, out_values.shape[1], 2):
             # 1 − u is never 0, and its logarithm is finite.
             radius = np.sqrt(-2.0 * np.log(1.0 - draw_uniform(seed, stream, iteration, first + i, k)))
+            # The key of the second draw is used even if its number falls beyond the end: more columns leave earlier
+            # ones as they are.
             angle = 2.0 * np.pi * draw_uniform(seed, stream, iteration, first + i, k + 1)
             out_values[i, k] = radius * np.cos(angle)
             if k + 1 < out_values.shape[1]:
@@ -157,6 +159,7 @@ def distinct_integers(seed: Any, stream: Any, iteration: Any, first: Any, below:
         for k in range(out_ids.shape[1]):
             # Rejection: rows are short beside `below`, or short enough for a few draws more.
             while out_ids[i, k] < 0:
+                # Draws are numbered through the row, also the rejected ones: no key serves twice.
                 value = draw_integer(seed, stream, iteration, first + i, draw, below)
                 draw += 1
                 taken = False

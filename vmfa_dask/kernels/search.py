@@ -103,6 +103,7 @@ def search_spaces(
             # Column 0 is the kept component itself: alone, it gives the row's candidates where nothing is searched.
             for g in range(neighborhoods[k] if searched[i] else 1):
                 c = neighbors[kept, g]
+                # The graph may still name components that were dropped since it was made.
                 if c >= 0 and alive[c] and seen[c] != i:
                     seen[c] = i
                     out_candidates[i, size] = c
@@ -131,6 +132,7 @@ def count_by_component(candidates: Any, sizes: Any, first: Any, last: Any, out_c
         Counts are added to it.
     """
     for i in range(first, last):
+        # Entries from sizes[i] on are memory that nothing has written.
         for k in range(sizes[i]):
             out_counts[candidates[i, k]] += 1
 

@@ -54,6 +54,7 @@ def expected_signals(
     n_factors, n_features = loadings.shape[1], loadings.shape[2]
     deviation = np.empty(n_features, means.dtype)
     signal = np.empty(n_features, means.dtype)
+    # A literal 1 would widen float32 arithmetic to float64.
     one = removed.dtype.type(1)
     for i in range(first, last):
         out_signals[i] = 0
@@ -65,9 +66,13 @@ def expected_signals(
                 deviation[d] = means.dtype.type(rows[i, d]) - means[c, d]
                 signal[d] = 0
             for h in range(n_factors):
+                # Filters take the residual, not the row: a bright patch is mostly mean, and would lose digits of its
+                # signal.
                 factor = _product(filters[c, h], deviation)
                 for d in range(n_features):
                     signal[d] += factor * loadings[c, h, d]
             for d in range(n_features):
+                # Where less noise is to be removed than the component takes for noise, the rest of the residual is
+                # signal (ρ < 1).
                 share = removed[c, d]
                 out_signals[i, d] += q * (means[c, d] + share * signal[d] + (one - share) * deviation[d])

@@ -64,6 +64,7 @@ def finish_streams(typingctx: Any) -> Any:
     """
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        # Weaker fences are no instruction at all on x86, where only stores past the caches are weakly ordered.
         builder.fence("seq_cst")
         return context.get_dummy_value()
 

@@ -46,6 +46,7 @@ def _normalize(kept: Any, n: Any, best: Any, out_components: Any, out_responsibi
     for k in range(n, kept.shape[0]):
         out_components[k] = -1
         out_responsibilities[k] = 0.0
+    # A row without candidates has no density; whoever takes the result refuses −∞.
     return best + np.log(total) if n > 0 else -np.inf
 
 
@@ -101,6 +102,7 @@ def truncate(spaces: SearchSpaces, first: Any, last: Any, out: Truncated) -> Non
     for i in range(first, last):
         n = 0
         for k in range(sizes[i]):
+            # Slots lead to joints that lie by component: the only access here that is not in order.
             n = _keep(log_joints[slots[i, k]], candidates[i, k], n, kept, out_components[i])
         best = kept[0] if n > 0 else -np.inf
         out_best[i] = best
