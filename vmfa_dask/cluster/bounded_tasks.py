@@ -11,7 +11,7 @@ from distributed import CancelledError, Client, as_completed
 
 from vmfa_dask.cluster.pauses import PauseWatch
 from vmfa_dask.cluster.worker_watch import WorkerWatch
-from vmfa_dask.cluster.workers import check_connection, naming_a_lost_scheduler
+from vmfa_dask.cluster.workers import cancel, check_connection, naming_a_lost_scheduler
 from vmfa_dask.run.executor import SchedulerLost
 
 
@@ -73,7 +73,7 @@ def run_bounded(
     except (CancelledError, SchedulerLost):
         raise
     except BaseException as error:
-        client.cancel(list(in_flight), force=True)
+        cancel(client, list(in_flight))
         if isinstance(error, Exception):
             watch.explain(error)
         raise

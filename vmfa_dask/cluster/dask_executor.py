@@ -18,7 +18,7 @@ from vmfa_dask.cluster.leases import take_lease
 from vmfa_dask.cluster.pauses import PauseWatch
 from vmfa_dask.cluster.worker_context import RunReference, run_task
 from vmfa_dask.cluster.worker_watch import WorkerWatch
-from vmfa_dask.cluster.workers import check_connection, naming_a_lost_scheduler
+from vmfa_dask.cluster.workers import cancel, check_connection, naming_a_lost_scheduler
 from vmfa_dask.run.executor import SchedulerLost
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.settings import Settings
@@ -134,7 +134,7 @@ class DaskExecutor:
             raise
         except BaseException as error:
             # All futures that are alive, not only these: the traceback of the error keeps the frames of others alive.
-            self._client.cancel(list(self._depths), force=True)
+            cancel(self._client, list(self._depths))
             if isinstance(error, Exception):
                 self._watch.explain(error)
             raise

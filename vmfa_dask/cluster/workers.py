@@ -66,6 +66,24 @@ def check_connection(client: Client) -> None:
         raise SchedulerLost(f"lost the scheduler at {address_of(client)}")
 
 
+def cancel(client: Client, futures: list[Any]) -> None:
+    """Cancel tasks of a run that has failed, and release their futures.
+
+    The traceback of the error may keep futures alive for long. A client asks its scheduler for all futures that it has
+    not released whenever it looks for a published one, and the scheduler warns about those that were cancelled.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Who has submitted the tasks.
+    futures : list of distributed.Future
+        Of the tasks.
+    """
+    client.cancel(futures, force=True)
+    for future in futures:
+        future.release()
+
+
 def ask(client: Client, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
     """Call a function on each worker that is there now.
 
