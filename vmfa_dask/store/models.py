@@ -16,11 +16,15 @@ import zarr
 from vmfa_dask.store.arrays import METADATA, describe, read_array, read_group, write_array
 from vmfa_dask.store.places import Place, locate, place_at
 from vmfa_dask.store.replacing import read_consistently, replace_tree
+from vmfa_dask.store.replacing_objects import GROUP_NAME
 from vmfa_dask.store.strict import MOST_METADATA, as_json, sealed, unsealed
+from vmfa_dask.store.trees import Tree
 from vmfa_dask.values import FloatArray, Mixture
 
 # Format 1 had means relative to the offset and no type; 1 and 2 had neither sizes nor a checksum of the model.
 FORMAT, FORMAT_VERSION = "vmfa_dask.mixture", 3
+# Of models that have replaced another one in an object store: their arrays are in a group that an attribute names.
+GROUP_VERSION = 4
 _INCOMPLETE = f"{FORMAT}.incomplete"
 
 _DIMENSIONS = {
@@ -34,8 +38,12 @@ _DIMENSIONS = {
 _CENTERED = "centered_means"
 _SIZES = ("n_components", "n_features", "n_factors")
 # Attributes that the checksum of a model covers; other programs may add their own.
-_SEALED = ("format", "format_version", "version", "feature_shape", *_SIZES, "type", "provenance", "arrays", "checksum")
-_FILES = re.compile(rf"zarr\.json|({'|'.join([*_DIMENSIONS, _CENTERED])})/(zarr\.json|c(/\d+)*)")
+_SEALED = (
+    "format", "format_version", "version", "feature_shape", *_SIZES, "type", "provenance", "arrays", "group",
+    "checksum",
+)  # fmt: skip
+_ARRAYS = "|".join([*_DIMENSIONS, _CENTERED])
+_FILES = re.compile(rf"(?:{GROUP_NAME}/)?(?:zarr\.json|(?:{_ARRAYS})/(?:zarr\.json|c(?:/\d+)*))")
 
 
 def save_mixture(
@@ -47,8 +55,8 @@ def save_mixture(
 ) -> None:
     """Save a mixture as a Zarr group.
 
-    In a folder the model appears complete or not at all, and until then an old model stays. An object store has no
-    renames: while a model there is being replaced, none can be loaded.
+    The model appears complete or not at all, and until then an old model stays. In an object store, the arrays of a
+    model that replaces another one are in a group below `path`, whose name is the attribute "group".
 
     Parameters
     ----------
@@ -77,29 +85,30 @@ def save_mixture(
         arrays["means"] = mixture.means.astype(np.float64) + mixture.offset
         if not np.array_equal(_centered(arrays["means"], mixture.offset, mixture.loadings.dtype), mixture.means):
             arrays[_CENTERED] = mixture.means
-    attributes = sealed(
-        {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "version": mixture.version,
-            "feature_shape": list(mixture.feature_shape),
-            **{name: getattr(mixture, name) for name in _SIZES},
-            "type": model_type or {},
-            "provenance": _plain(provenance or {}),
-            "arrays": describe(arrays),
-        }
-    )
 
-    def write(target: Any) -> None:
-        group = zarr.create_group(target, overwrite=True, attributes={"format": _INCOMPLETE})
+    def write_arrays(group: zarr.Group) -> None:
         for name, array in arrays.items():
             write_array(group, name, array, _dimensions(name))
-        group.attrs.update(attributes)  # last, because they mark the model as complete
+
+    values = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "version": mixture.version,
+        "feature_shape": list(mixture.feature_shape),
+        **{name: getattr(mixture, name) for name in _SIZES},
+        "type": model_type or {},
+        "provenance": _plain(provenance or {}),
+        "arrays": describe(arrays),
+    }
+
+    def attributes(group: str | None) -> dict[str, Any]:
+        return sealed(values if group is None else {**values, "format_version": GROUP_VERSION, "group": group})
 
     def is_marked(attributes: Any) -> bool:
         return attributes.get("format") in (FORMAT, _INCOMPLETE)
 
-    replace_tree(locate(path), overwrite, write, is_marked, _FILES)
+    tree = Tree(write_arrays, attributes, {"format": _INCOMPLETE}, is_marked, _FILES)
+    replace_tree(locate(path), overwrite, tree)
 
 
 def _centered(means: Any, offset: Any, dtype: Any) -> FloatArray:
@@ -156,7 +165,7 @@ def _read_mixture(path: str) -> tuple[Mixture, dict[str, Any]]:
     format_version = _check_format(path, attributes)
     if format_version > 2:
         attributes = unsealed({n: v for n, v in attributes.items() if n in _SEALED}, f"{path}/{METADATA}", True)
-    arrays = _read_arrays(place, attributes, format_version)
+    arrays = _read_arrays(place, _group_of_arrays(path, attributes, format_version), attributes, format_version)
     shape, version, model_type = _check_attributes(path, attributes)
     try:
         mixture = Mixture(**arrays, feature_shape=shape, version=version).checked()
@@ -190,24 +199,34 @@ def _check_format(path: str, attributes: dict[str, Any]) -> int:
     if attributes.get("format") != FORMAT:
         raise ValueError(f"{path}: format is {attributes.get('format')!r}, expected {FORMAT!r}")
     format_version = attributes.get("format_version")
-    if type(format_version) is not int or not 1 <= format_version <= FORMAT_VERSION:
+    if type(format_version) is not int or not 1 <= format_version <= GROUP_VERSION:
         raise ValueError(
             f"{path}: written in format {format_version}, this version reads up to "
-            f"{FORMAT_VERSION}; update vmfa_dask to load it"
+            f"{GROUP_VERSION}; update vmfa_dask to load it"
         )
     return format_version
 
 
-def _read_arrays(place: Place, attributes: dict[str, Any], format_version: int) -> dict[str, Any]:
+def _group_of_arrays(path: str, attributes: dict[str, Any], format_version: int) -> str:
+    """The name of the group that holds the arrays; empty for the model's own."""
+    if format_version < GROUP_VERSION:
+        return ""
+    group = attributes.get("group")
+    if not isinstance(group, str) or not re.fullmatch(GROUP_NAME, group):
+        raise ValueError(f"{path}: damaged: group is {group!r}, expected the name of a group of arrays")
+    return group
+
+
+def _read_arrays(place: Place, group: str, attributes: dict[str, Any], format_version: int) -> dict[str, Any]:
     """Arrays by name, with means relative to the offset as in memory, once shapes and dtypes are consistent."""
     descriptions = attributes.get("arrays") if format_version > 2 else None
-    arrays = {name: read_array(place, "", name) for name in _DIMENSIONS}
+    arrays = {name: read_array(place, group, name) for name in _DIMENSIONS}
     if descriptions is not None:
         has_centered = _CENTERED in descriptions
     else:
         has_centered = format_version > 1 and bool(arrays["offset"].any()) and _exists(place, _CENTERED)
     if has_centered:
-        arrays[_CENTERED] = read_array(place, "", _CENTERED)
+        arrays[_CENTERED] = read_array(place, group, _CENTERED)
     if descriptions is not None:
         _check_descriptions(place.path, arrays, descriptions)
     _check_shapes(place.path, arrays)

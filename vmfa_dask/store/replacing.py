@@ -2,17 +2,14 @@
 
 In a folder, the old and the new tree exchange names atomically once the new one is on the disk: one of the two is there
 at any moment, whichever process is killed and however many write. Where the file system cannot exchange names, the old
-tree is moved aside first and read from there until the new one has its name. An object store has no renames: the mark
-of the old tree is removed first and that of the new one written last, so that a half-written tree is never read.
-May import: store.
+tree is moved aside first and read from there until the new one has its name. Object stores:
+`store.replacing_objects`. May import: store.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -20,11 +17,12 @@ from typing import Any, TypeVar
 from vmfa_dask.store.disk import flush, flush_tree, remove_tree, swap
 from vmfa_dask.store.folder_place import FolderPlace
 from vmfa_dask.store.object_place import ObjectPlace
-from vmfa_dask.store.objects import is_object_store, zarr_target
+from vmfa_dask.store.objects import is_object_store
 from vmfa_dask.store.places import place_at
+from vmfa_dask.store.replacing_objects import read_objects, replace_objects
 from vmfa_dask.store.scratch import owned_folder, owned_folders, remove_orphans
+from vmfa_dask.store.trees import MARK, Tree, refuse_to_replace
 
-MARK = "zarr.json"
 # In the temporary folder of a process, beside the tree: the tree it writes, the one it moved aside, and that one again
 # while it is being removed.
 _NEW, _OLD, _GONE = "new", "old", "gone"
@@ -36,9 +34,7 @@ _MOST_READS = 100
 Result = TypeVar("Result")
 
 
-def replace_tree(
-    path: str, overwrite: bool, write: Callable[[Any], None], is_marked: Callable[[Any], bool], files: re.Pattern[str]
-) -> None:
+def replace_tree(path: str, overwrite: bool, tree: Tree) -> None:
     """Write a tree, in place of an older one of the same kind where that is wanted.
 
     Parameters
@@ -47,12 +43,8 @@ def replace_tree(
         Absolute path, or URL of an object store.
     overwrite : bool
         Replace a tree of the same kind. Of several processes that do so at once, the last one wins.
-    write : callable
-        Called with what zarr opens; marks the group as begun first, and as complete last.
-    is_marked : callable
-        Whether the attributes of a group are those of such a tree, complete or begun.
-    files : re.Pattern
-        Matches the names of the files of such a tree, relative to it.
+    tree : Tree
+        What is written.
 
     Raises
     ------
@@ -60,23 +52,24 @@ def replace_tree(
         If something exists at `path`, and either `overwrite` is not set or it is not such a tree. Nothing has changed
         then.
     OSError
-        If it cannot be written; the message names the path. In a folder nothing has changed then.
+        If it cannot be written; the message names the path. In a folder nothing has changed then; in an object store
+        the old tree or the new one is there.
     ValueError
         If `path` is a URL, but not of an object store.
     """
     place = place_at(path)
     if isinstance(place, ObjectPlace):
-        _replace_objects(place, overwrite, write, is_marked, files)
+        replace_objects(place, overwrite, tree)
         return
 
-    def check(tree: str) -> None:
+    def check(folder: str) -> None:
         exists, mark, names = read_consistently(
-            tree, lambda at: (os.path.lexists(at), _read_mark(at), _files_of(at)), current=str
+            folder, lambda at: (os.path.lexists(at), _read_mark(at), _files_of(at)), current=str
         )
         if exists:
-            _refuse_to_replace(path, overwrite, mark, names, is_marked, files)
+            refuse_to_replace(path, overwrite, mark, names, tree)
 
-    _replace_folder(FolderPlace(path), write, check)
+    _replace_folder(FolderPlace(path), tree.write, check)
 
 
 def current_path(path: str) -> str:
@@ -126,6 +119,8 @@ def read_consistently(
     Exception
         Whatever `read` raises while the tree stays the same.
     """
+    if is_object_store(path):
+        return read_objects(ObjectPlace(path), lambda: read(path))
     for _ in range(_MOST_READS):
         tree = current(path)
         before = _identity(tree)
@@ -222,50 +217,6 @@ def _move_in(new: str, old: str, path: str, check: Callable[[str], None]) -> Non
         if not os.path.lexists(path):
             os.rename(old, path)
         raise
-
-
-def _replace_objects(
-    place: ObjectPlace,
-    overwrite: bool,
-    write: Callable[[Any], None],
-    is_marked: Callable[[Any], bool],
-    files: re.Pattern[str],
-) -> None:
-    names = place.names()
-    if names:
-        _refuse_to_replace(place.path, overwrite, place.read(MARK), names, is_marked, files)
-        place.take(MARK)
-    try:
-        with place.writing(MARK):
-            write(zarr_target(place.path))
-    except BaseException:
-        place.remove("")
-        raise
-
-
-def _refuse_to_replace(
-    path: str,
-    overwrite: bool,
-    mark: str | None,
-    names: list[str] | None,
-    is_marked: Callable[[Any], bool],
-    files: re.Pattern[str],
-) -> None:
-    """Raise unless what is at `path` may be replaced; `names` are its files, None where it is not a folder."""
-    try:
-        attributes = json.loads(mark)["attributes"] if mark is not None else None
-        marked = is_marked(attributes)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        marked = False
-    other_files = [name for name in names or [] if not files.fullmatch(name)]
-    if names is None or (names and not marked):
-        raise FileExistsError(f"{path} exists and is not a model, so it is not replaced; choose another path")
-    if other_files:
-        raise FileExistsError(
-            f"{path} holds a model and other files, such as {other_files[0]}, so it is not replaced; move them away"
-        )
-    if not overwrite:
-        raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
 
 
 def _read_mark(path: str) -> str | None:
