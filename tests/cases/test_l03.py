@@ -125,7 +125,7 @@ GOOD: list[tuple[str, Any, Any]] = [
     ("run", "a/b", os.path.abspath("a/b")),
     ("run", Path("a"), os.path.abspath("a")),
     ("run", "s3://bucket/run/", "s3://bucket/run"),
-    ("scratch", Path("/tmp"), "/tmp"),
+    ("scratch", Path("here"), os.path.abspath("here")),
     ("scratch", "here", os.path.abspath("here")),
 ]
 

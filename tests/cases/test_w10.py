@@ -30,7 +30,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 def on_disk(options: str, case: str, folder: Path, store: str) -> dict[str, Any]:
     """What the driver reports from a disk of its own."""
     if not mounts_are_possible():
-        pytest.skip("this system allows no mounts in a namespace of one's own")
+        pytest.skip("needs a system that lets users mount: unshare --map-root-user --mount")
     folder.mkdir()
     driver = (sys.executable, "-m", "tests.cases.disk_driver", case, str(folder), store)
     command = [*NAMESPACE, "sh", "-c", MOUNT, options, str(folder), *driver]

@@ -38,7 +38,7 @@ def test_a_relative_path_leads_workers_of_another_folder(
 @pytest.mark.parametrize("there", ["nothing", "other rows"])
 def test_a_worker_that_does_not_see_the_store_is_named(tmp_path: Path, address: str, there: str) -> None:
     if not mounts_are_possible():
-        pytest.skip("this system allows no mounts in a namespace of one's own")
+        pytest.skip("needs a system that lets users mount: unshare --map-root-user --mount")
     data = tmp_path / "data"
     path = write_store(data / "rows.zarr", ROWS, 200)
     other = write_store(tmp_path / "other.zarr", ROWS[:300], 200)

@@ -120,7 +120,7 @@ def add_worker(cluster: LocalCluster, **environment: str) -> None:
 
 def test_a_real_mixture_of_widths_is_refused_before_and_during_a_run(store: str) -> None:
     if this_processor().vector_bits == 128:
-        pytest.skip("this processor has no wider vectors than the generic one")
+        pytest.skip("needs a processor with vectors of more than 128 bits")
     passes: list[int] = []
     with local_cluster(1, silence_logs=logging.CRITICAL) as cluster, Client(cluster, set_as_default=False) as client:
 

@@ -97,7 +97,7 @@ def test_old_versions_are_forgotten_during_the_run(processes: Client, tmp_path: 
     assert np.max(counts) <= 2
 
 
-@pytest.mark.skipif(running_kernel() is None, reason="files are reused where the kernel can be told")
+@pytest.mark.skipif(running_kernel() is None, reason="needs Linux: files are reused only where /proc names the boot")
 def test_parameters_of_a_run_on_one_machine_move_between_the_same_files(processes: Client, tmp_path: Path) -> None:
     seen: list[list[str]] = []
     fit_distributed(

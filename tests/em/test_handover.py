@@ -23,7 +23,9 @@ from vmfa_dask.run.tasks.m_step import update_block
 from vmfa_dask.store import exchange
 from vmfa_dask.store.exchange import ExchangeFolder, running_kernel
 
-pytestmark = pytest.mark.skipif(running_kernel() is None, reason="moments lie in files where the kernel can be told")
+pytestmark = pytest.mark.skipif(
+    running_kernel() is None, reason="needs Linux: moments are handed over in files only where /proc names the boot"
+)
 
 SETTINGS = Settings.paper(8, 3, truncation=3, neighborhood=4, tol=0, warmup_tol=0, max_warmup_iter=2, max_iter=4)
 ROWS = draw(make_mixture(8, 9, 3, spread=2.0), 700).astype(np.float32)

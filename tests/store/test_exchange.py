@@ -11,7 +11,9 @@ from vmfa_dask import addresses
 from vmfa_dask.store import exchange
 from vmfa_dask.store.exchange import ExchangeFolder, exchange_at, running_kernel
 
-pytestmark = pytest.mark.skipif(running_kernel() is None, reason="files are reused where the kernel can be told")
+pytestmark = pytest.mark.skipif(
+    running_kernel() is None, reason="needs Linux: files are reused only where /proc names the boot"
+)
 
 
 def block(value: float, n: int = 50) -> dict[str, np.ndarray]:

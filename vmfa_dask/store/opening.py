@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
+from contextlib import suppress
 from typing import Any
 
 import zarr
@@ -85,8 +86,9 @@ def _opened(url: str, name: str | None, store: Any) -> zarr.Array[Any]:
 
 def _close(store: Any) -> None:
     """Close the file of an archive that will not be read."""
-    if isinstance(store, MetadataStore) and isinstance(store.inner, ZipStore) and store.inner._is_open:
-        store.inner.close()
+    if isinstance(store, MetadataStore) and isinstance(store.inner, ZipStore):
+        with suppress(AttributeError):  # raised by one that was not opened yet: it has no file to close
+            store.inner.close()
 
 
 def _store_of(url: str) -> Any:
