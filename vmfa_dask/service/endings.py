@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,9 +27,10 @@ logger = logging.getLogger("vmfa_dask")
 _NAMES = ("SIGTERM", "SIGHUP")
 # Added to the number of a signal in the exit code of a process that it has ended.
 _EXIT = 128
-# Signals that follow one another faster than this count once. (Python drops exceptions that are raised while an object
-# is destroyed, so that a later signal must count again.)
+# Signals that follow one another faster than this count once.
 _CLEANING_SECONDS = 10.0
+# Until a signal comes again whose exception Python has dropped, as it was raised while an object was destroyed.
+_AGAIN_SECONDS = 0.01
 
 
 @contextmanager
@@ -38,7 +40,8 @@ def ending_by_signals(
     """Let a signal that would kill this process at once raise `SystemExit` in the enclosed lines instead.
 
     Only in the main thread, and only for signals without a handler. Signals that follow at once do not disturb the
-    lines as they clean up. An interrupt that does not say yet what is left of the run gets a sentence here.
+    lines as they clean up. Python drops exceptions that are raised in destructors and the like: there, signals and
+    Ctrl-C come again. An interrupt that does not say yet what is left of the run gets a sentence here.
 
     Parameters
     ----------
@@ -64,7 +67,20 @@ def ending_by_signals(
             last = now
             raise SystemExit(_EXIT + number)
 
+    def come_again(dropped: Any) -> None:
+        nonlocal last
+        error = dropped.exc_value
+        if isinstance(error, KeyboardInterrupt):
+            _send_soon(signal.SIGINT)
+        elif isinstance(error, SystemExit) and any(error.code == _EXIT + number for number in taken):
+            last = -math.inf
+            _send_soon(int(error.code) - _EXIT)  # type: ignore[arg-type]
+        else:
+            hook(dropped)
+
+    hook = sys.unraisablehook
     if threading.current_thread() is threading.main_thread():
+        sys.unraisablehook = come_again
         for name in _NAMES:
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) == signal.SIG_DFL:
@@ -78,9 +94,22 @@ def ending_by_signals(
             raise  # said already
         raise_with(error, sentence, work)
     finally:
+        if sys.unraisablehook is come_again:
+            sys.unraisablehook = hook
         for number, before in taken.items():
             if signal.getsignal(number) is end:
                 signal.signal(number, before)
+
+
+def _send_soon(number: int) -> None:
+    """Send a signal to the main thread once it has left the destructor in which it is."""
+    main = threading.main_thread().ident
+    if main is not None and hasattr(signal, "pthread_kill"):
+        timer = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, (main, number))
+    else:
+        timer = threading.Timer(_AGAIN_SECONDS, signal.raise_signal, (number,))
+    timer.daemon = True
+    timer.start()
 
 
 def keep_latest(kept: KeptRun) -> Exception | None:
