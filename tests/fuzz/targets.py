@@ -29,6 +29,8 @@ from data_prep.images_to_zarr import images_to_zarr
 from tests.fuzz.mutations import CONTENTS, FILES, LENGTH, Damage
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import MixtureModel, fit_local
+from vmfa_dask.store.models import GROUP_VERSION
+from vmfa_dask.store.strict import sealed
 
 _MIXTURE = make_mixture(3, 6, 1, dtype="float32")
 _ROWS = draw(_MIXTURE, 240, dtype="float32")
@@ -99,6 +101,18 @@ _LAYOUTS: dict[str, tuple[dict[str, Any], frozenset[str]]] = {
 
 def _save_model(folder: Path) -> None:
     _MODEL.save(folder / "model")
+
+
+def _save_model_in_group(folder: Path) -> None:
+    """As a model that has replaced another one in an object store, copied to a disk."""
+    _save_model(folder)
+    root, name = zarr.open_group(folder / "model", mode="r+"), "0123456789abcdef-0123456789ab"
+    arrays = list(root.array_keys())
+    root.create_group(name)
+    for array in arrays:
+        (folder / "model" / array).rename(folder / "model" / name / array)
+    values = {key: value for key, value in root.attrs.items() if key != "checksum"}
+    root.attrs.update(sealed({**values, "format_version": GROUP_VERSION, "group": name}))
 
 
 def _load_model(folder: Path) -> tuple[bytes, float]:
@@ -175,6 +189,7 @@ def _targets() -> list[Target]:
     targets += [
         Target("fit-raw-crc32c", partial(_store, compressors=[Crc32cCodec()]), _fit, frozenset({FILES})),
         Target("model", _save_model, _load_model, metadata_unseen=False),
+        Target("model-in-group", _save_model_in_group, _load_model, metadata_unseen=False),
         Target("run", _begin_run, _resume_run, metadata_unseen=False),
         Target("npy-scored", partial(_table, "rows.npy"), _score_file, frozenset({CONTENTS})),
     ]
