@@ -92,6 +92,25 @@ def inline(function: Callable[..., Any]) -> Any:
     return _compiled(function, inline="never")
 
 
+def inline_source(function: Callable[..., Any]) -> Any:
+    """Copy a function into its callers before they are typed, as if it had been written there.
+
+    For steps of a kernel that call large kernels: a function that is compiled by itself contains all that it calls, and
+    LLVM optimizes that code again in every caller.
+
+    Parameters
+    ----------
+    function : callable
+        As for `kernel`, with one return at most.
+
+    Returns
+    -------
+    numba.core.dispatcher.Dispatcher
+        The function; called from Python, it is compiled like any other.
+    """
+    return _compiled(function, inline="always")
+
+
 def reduction(function: Callable[..., Any]) -> Any:
     """Compile a function whose sums may be reordered, so that they are computed in vectors.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vmfa_dask.kernels.arguments import PackedParameters, Regrouped
-from vmfa_dask.kernels.compile import inline, kernel
+from vmfa_dask.kernels.compile import inline, inline_source, kernel
 from vmfa_dask.kernels.projections import prefetch_ahead, project
 from vmfa_dask.kernels.vector import CACHE_LINE_BYTES
 
@@ -93,7 +93,7 @@ def distance(sums: Any) -> Any:
     return max(value, 0.0)
 
 
-@inline
+@inline_source
 def _refine(rows: Any, ids: Any, packed: Any, factors: Any, tile: Any, lost: Any, sums: Any) -> None:
     """Compute again, in float64, the sums of rows whose distance is below the part `lost` of Σ t²/σ².
 
@@ -116,7 +116,7 @@ def _refine(rows: Any, ids: Any, packed: Any, factors: Any, tile: Any, lost: Any
         sums[positions[k]] = precise[k]
 
 
-@inline
+@inline_source
 def _joints_of_component(rows: Any, ids: Any, c: Any, parameters: PackedParameters, sums: Any, out: Any) -> None:
     """Log-joints of component c with the rows `ids`, (m,) float64; `sums` (m, H + 1) float64 is work space."""
     packed, log_norms, precise_slot, lost, packed_precise, _, factors, tile = parameters
