@@ -166,5 +166,5 @@ def kept_posteriors(exact: ExactJoints, block: Rows, joints: Float64, truncation
 def _truncated(exact: ExactJoints, joints: Float64, truncation: int) -> Truncated:
     n = joints.shape[1]
     kept = Truncated(np.empty((n, truncation), np.int32), np.empty((n, truncation)), np.empty(n), np.empty(n))
-    exact.cores.run(lambda a, b: truncate_all(joints, a, b, kept), exact.cores.split(n))
+    exact.cores.run(lambda a, b: truncate_all(joints, a, b, kept), exact.cores.split(n, len(joints)))
     return kept

@@ -179,7 +179,7 @@ def _tally_divergences(
     tallies = Tallies(offsets, ids, sums, counts)
     cores.run(
         lambda a, b: tally_divergences(regrouped, spaces, best, shifts, a, b, lengths, tallies),
-        cores.split_by_work(indptr),
+        cores.split_by_work(indptr, block.operations),
     )
     # Kernels leave gaps where a component had room to spare; what waits and travels has none.
     ends = np.concatenate([[0], np.cumsum(lengths)])

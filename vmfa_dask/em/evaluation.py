@@ -18,6 +18,11 @@ from vmfa_dask.values import Float64, FloatArray, Int32, Int64, Moments
 _CACHED_BYTES = 256 * 1024
 
 
+def _operations(packed: PackedMixture) -> int:
+    """Arithmetic operations of one joint, about 2·D·(H + 2)."""
+    return 2 * int(packed.packed[0].size)
+
+
 def evaluate_joints(
     rows: Rows, members: Int32, indptr: Int64, packed: PackedMixture, cores: Cores, out_log_joints: Float64
 ) -> None:
@@ -42,7 +47,7 @@ def evaluate_joints(
     regrouped, parameters = Regrouped(members, indptr), packed.parameters
     cores.run(
         lambda a, b: log_joints(rows, regrouped, a, b, parameters, out_log_joints),
-        cores.split_by_work(indptr),
+        cores.split_by_work(indptr, _operations(packed)),
     )
 
 
@@ -75,7 +80,7 @@ def evaluate_all_joints(rows: Rows, packed: PackedMixture, cores: Cores, buffers
         for low in range(start, stop, few):
             all_log_joints(rows, low, min(low + few, stop), parameters, joints)
 
-    cores.run(evaluate, cores.split(len(rows)))
+    cores.run(evaluate, cores.split(len(rows), _operations(packed) * len(packed.log_norms)))
     return joints
 
 
@@ -170,5 +175,5 @@ def add_moments(
     sums = MomentSums(out_moments.counts, out_moments.factor_moments, out_moments.moments)
     cores.run(
         lambda a, b: component_moments(rows, regrouped, responsibilities, a, b, parameters, means, add, sums),
-        cores.split_by_work(indptr),
+        cores.split_by_work(indptr, _operations(packed)),
     )

@@ -47,7 +47,7 @@ def evaluate_exhaustively(
         joints = evaluate_all_joints(rows, packed, cores, buffers)
     # Rows are divided now, not components: each row needs all its joints, in a column of them.
     with watch.phase("truncation"):
-        cores.run(lambda a, b: truncate_all(joints, a, b, truncated), cores.split(len(rows)))
+        cores.run(lambda a, b: truncate_all(joints, a, b, truncated), cores.split(len(rows), len(joints)))
     # Dropped components take part in the loop, but their joints are −∞ and count as no work.
     block.n_joints = len(rows) * int(np.isfinite(packed.log_weights).sum())
     return block

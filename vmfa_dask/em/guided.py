@@ -116,7 +116,7 @@ class GuidedSearch:
                 lambda a, b: search.search_spaces(
                     components, searched, graph, options.random_candidates, draws, a, b, spaces
                 ),
-                self.cores.split(len(rows)),
+                self.cores.split(len(rows), block.operations),
             )
         # All tiles write side by side into one array: positions in it are those of the log-joints, which truncation
         # looks up.
@@ -125,7 +125,8 @@ class GuidedSearch:
             self._evaluate_tile(rows, start, min(start + options.tile_rows, len(rows)), block, members)
         truncated = block.truncated
         with self.watch.phase("truncation"):
-            self.cores.run(lambda a, b: truncate(spaces, a, b, truncated), self.cores.split(len(rows)))
+            ranges = self.cores.split(len(rows), block.operations)
+            self.cores.run(lambda a, b: truncate(spaces, a, b, truncated), ranges)
         # Truncation may reorder the kept components; a row rests if it kept the same set.
         if posterior.resting is not None:
             block.resting = np.empty_like(posterior.resting)
@@ -153,7 +154,8 @@ class GuidedSearch:
         """Transpose the candidates of a tile; row ranges are scattered side by side, rows of a component in order."""
         c = self.model.mixture.n_components
         # One range per thread: each has a row of C counters, which are summed over the ranges.
-        ranges = [(start + a, start + b) for a, b in self.cores.split(stop - start, parts_per_thread=1)]
+        parts = self.cores.split(stop - start, block.operations, parts_per_thread=1)
+        ranges = [(start + a, start + b) for a, b in parts]
         counts = np.zeros((len(ranges), c), np.int64)
 
         def count(a: int, b: int) -> None:

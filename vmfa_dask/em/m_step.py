@@ -125,7 +125,7 @@ def maximize_block(
             # While these components are in the cache. What all components share is averaged by a later task.
             constraint.noise.apply(noise[cached], constraint.lowest, constraint.scales)
 
-    cores.run(maximize_range, cores.split(n))
+    cores.run(maximize_range, cores.split(n, 2 * d * (h + 1) ** 2))
     # N, not Σ N_c over all components, which the task of one component block does not know.
     weights = counts / n_rows if constraint.learn_weights else old.weights[start : start + n].copy()
     return ParameterBlock(counts, weights, means, loadings, noise)

@@ -145,7 +145,8 @@ def pack_mixture(mixture: Mixture, cores: Cores, buffers: BufferPool | None = No
             factorize(parameters, mixture.weights, low, high, factorized)
             pack(parameters, cholesky, every, low, high, packed)
 
-    cores.run(prepare, cores.split(c))
+    operations = 2 * d * (h + 1) ** 2
+    cores.run(prepare, cores.split(c, operations))
     cancels = conditions > _LARGEST_EXCESS_PER_FEATURE * d
     moves = shifts > _LARGEST_SHIFT_PER_FEATURE * d
     # In float64 the second copy would be the same.
@@ -153,7 +154,9 @@ def pack_mixture(mixture: Mixture, cores: Cores, buffers: BufferPool | None = No
     precise_slot = np.full(c, -1, np.int32)
     precise_slot[chosen] = np.arange(len(chosen))
     packed_precise = buffers.empty(_packed_shape(len(chosen), h, d, 8), np.float64)
-    cores.run(lambda a, b: pack(parameters, cholesky, chosen, a, b, packed_precise), cores.split(len(chosen)))
+    cores.run(
+        lambda a, b: pack(parameters, cholesky, chosen, a, b, packed_precise), cores.split(len(chosen), operations)
+    )
     # Dropped components have weight 0; −∞ keeps them out of every maximum and sum.
     with np.errstate(divide="ignore"):
         log_weights = np.log(mixture.weights)

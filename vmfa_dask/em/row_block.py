@@ -11,6 +11,8 @@ from vmfa_dask.kernels.arguments import SearchSpaces, Truncated
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.values import Float64, Int32, Int64
 
+_OPERATIONS_PER_CANDIDATE = 10
+
 
 @dataclass
 class RowBlock:
@@ -61,6 +63,11 @@ class RowBlock:
     def truncated(self) -> Truncated:
         """Kept components in the form that kernels take."""
         return Truncated(self.components, self.responsibilities, self.best, self.free_energy)
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic operations per row of a step that only looks at the candidates, roughly."""
+        return _OPERATIONS_PER_CANDIDATE * int(self.candidates.shape[1])
 
     @classmethod
     def empty(cls, n_rows: int, search_size: int, truncation: int, buffers: BufferPool) -> RowBlock:

@@ -164,6 +164,9 @@ def read_ahead(source: RowSource, start: int, stop: int, block_rows: int) -> Ite
         Number of the first row, and the rows.
     """
     starts = list(range(start, stop, block_rows))
+    if len(starts) == 1:
+        yield start, source.read(start, stop)
+        return
     with ThreadPoolExecutor(1, thread_name_prefix="vmfa-read") as reader:
         following = reader.submit(source.read, starts[0], min(starts[0] + block_rows, stop))
         for k, first in enumerate(starts):

@@ -11,7 +11,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,8 @@ from vmfa_dask.values import Int64
 
 # A task that waits for the cores asks no more often whether it should.
 SECONDS_OF_WAITING = 1.0
+# Waking a thread takes 50 to 100 µs, in which a core makes some two million operations.
+_FEW_OPERATIONS = 2e6
 
 
 def available_cores() -> int:
@@ -65,6 +67,29 @@ class _Turns:
 _turns = _Turns()
 
 
+class _SharedRanges:
+    """Ranges that several threads work off, each taking the next one when it is done with its last."""
+
+    def __init__(self, function: Callable[..., Any], ranges: list[tuple[int, int]]) -> None:
+        self.results: list[Any] = [None] * len(ranges)
+        self._function, self._ranges = function, ranges
+        self._next = iter(range(len(ranges)))  # taking from it is one step of the interpreter: no lock needed
+
+    def work(self) -> None:
+        """Take ranges until none is left; an error leaves none to the others."""
+        try:
+            for k in self._next:
+                self.results[k] = self._function(*self._ranges[k])
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Leave no range to other threads."""
+        for _ in self._next:
+            pass
+
+
 class Cores:
     """A fixed number of threads for kernels.
 
@@ -78,7 +103,8 @@ class Cores:
 
     def __init__(self, n_threads: int, while_waiting: Callable[[], None] | None = None) -> None:
         self.n_threads, self._while_waiting = max(1, n_threads), while_waiting
-        self._pool = ThreadPoolExecutor(self.n_threads, "vmfa-kernel") if self.n_threads > 1 else None
+        # The thread that calls `run` computes as well.
+        self._pool = ThreadPoolExecutor(self.n_threads - 1, "vmfa-kernel") if self.n_threads > 1 else None
 
     @contextmanager
     def exclusive(self, hurry: bool = False) -> Iterator[None]:
@@ -96,8 +122,8 @@ class Cores:
         ------
         None
         """
-        wait = None if self._while_waiting is None else SECONDS_OF_WAITING
-        while not _turns.acquire(hurry, wait):
+        timeout = None if self._while_waiting is None else SECONDS_OF_WAITING
+        while not _turns.acquire(hurry, timeout):
             if self._while_waiting is not None:
                 self._while_waiting()
         try:
@@ -121,17 +147,32 @@ class Cores:
             Results in the order of the ranges.
         """
         ranges = list(ranges)
-        if self._pool is None or len(ranges) < 2:
+        others = min(self.n_threads, len(ranges)) - 1
+        if self._pool is None or others < 1:
             return [function(start, stop) for start, stop in ranges]
-        return list(self._pool.map(lambda r: function(*r), ranges))
+        shared = _SharedRanges(function, ranges)
+        # This thread takes ranges too: waking another costs some 50 µs, as much as all the work of a small problem.
+        futures = [self._pool.submit(shared.work) for _ in range(others)]
+        try:
+            shared.work()
+        finally:
+            shared.close()
+            # Whoever has not begun has nothing left to do. The others must be done before their arrays are used.
+            running = [future for future in futures if not future.cancel()]
+            wait(running)
+        for future in running:
+            future.result()
+        return shared.results
 
-    def split(self, n: int, parts_per_thread: int = 4) -> list[tuple[int, int]]:
-        """Cut ``0:n`` into about equal ranges.
+    def split(self, n: int, operations: float = math.inf, parts_per_thread: int = 4) -> list[tuple[int, int]]:
+        """Cut ``0:n`` into about equal ranges, or into one where that is done sooner than another thread wakes.
 
         Parameters
         ----------
         n : int
             The number of items.
+        operations : float
+            Arithmetic operations per item, roughly; with many, the ranges are for all threads.
         parts_per_thread : int
             Ranges for each thread.
 
@@ -139,23 +180,30 @@ class Cores:
         -------
         list of (int, int)
         """
-        parts = max(1, min(n, self.n_threads * parts_per_thread if self.n_threads > 1 else 1))
+        parts = 1 if self._stays_here(n * operations) else max(1, min(n, self.n_threads * parts_per_thread))
         edges = [n * k // parts for k in range(parts + 1)]
         return [(a, b) for a, b in itertools.pairwise(edges) if a < b]
 
-    def split_by_work(self, indptr: Int64) -> list[tuple[int, int]]:
-        """Cut components into ranges with about equal numbers of entries.
+    def split_by_work(self, indptr: Int64, operations: float = math.inf) -> list[tuple[int, int]]:
+        """Cut components into ranges with about equal numbers of entries, or into one as `split` does.
 
         Parameters
         ----------
         indptr : (C + 1,) int64 array
             Offsets of the entries of each component.
+        operations : float
+            Arithmetic operations per entry, roughly.
 
         Returns
         -------
         list of (int, int)
         """
-        parts = self.n_threads * 8 if self.n_threads > 1 else 1
+        if self._stays_here(float(indptr[-1] - indptr[0]) * operations):
+            return [(0, len(indptr) - 1)]
+        parts = self.n_threads * 8
         targets = np.linspace(indptr[0], indptr[-1], parts + 1)[1:-1]
         edges = np.unique(np.concatenate([[0], np.searchsorted(indptr, targets), [len(indptr) - 1]]))
         return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+
+    def _stays_here(self, operations: float) -> bool:
+        return self.n_threads == 1 or operations < _FEW_OPERATIONS

@@ -92,6 +92,6 @@ def _distances(rows: Rows, row: int, scales: Float64, cores: Cores) -> Float64:
     found, center = np.empty(len(rows)), rows[row].astype(np.float64)
     cores.run(
         lambda a, b: survey.squared_distances(rows, center, scales, a, b, found),
-        cores.split(len(rows), parts_per_thread=1),
+        cores.split(len(rows), 2 * rows.shape[1], parts_per_thread=1),
     )
     return found

@@ -52,7 +52,8 @@ def squared_distances_to(context: RunContext, block: Rows, center: Float64) -> F
     """
     distances, scales = np.empty(len(block)), context.scales()
     context.cores.run(
-        lambda a, b: survey.squared_distances(block, center, scales, a, b, distances), context.cores.split(len(block))
+        lambda a, b: survey.squared_distances(block, center, scales, a, b, distances),
+        context.cores.split(len(block), 2 * block.shape[1]),
     )
     return distances
 

@@ -55,7 +55,7 @@ def _survey_block(context: RunContext, first: int, block: Rows, before: Survey |
     """Survey of a row block; refuses rows too far from each other, or from those before, for the precision."""
     n, d = block.shape
     means, squares, extremes = np.empty(d), np.empty(d), np.empty((4, d))
-    features = context.cores.split(d)
+    features = context.cores.split(d, 2 * n)
     context.cores.run(lambda a, b: survey.extremes(block, a, b, extremes), features)
     surveyed = Survey(n, means, squares, extremes)
     so_far = surveyed if before is None else replace(surveyed, extremes=join_extremes(extremes, before.extremes))
