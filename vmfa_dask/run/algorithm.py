@@ -1,7 +1,7 @@
 """The complete algorithm (paper, Algorithm 2): initialise, warm up, train. Start reading here.
 
-The E-step is `e_step.py`, the M-step `m_step.py`; how a pass is spread over tasks is `iteration.py`, when a phase ends
-is `state.py`.
+A pass as tasks is `run/passes.py`, when a phase ends `run/state.py`; E-step and M-step are `em/e_step.py` and
+`em/m_step.py`.
 """
 
 from __future__ import annotations
