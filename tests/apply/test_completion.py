@@ -14,6 +14,7 @@ import zarr
 from tests.samples import draw, make_mixture, write_store
 from tests.twins.mixture import Dense, given_observed, long_distances
 from vmfa_dask import MixtureModel
+from vmfa_dask.apply.observed import ObservedParts
 
 NAN = float("nan")
 
@@ -98,8 +99,36 @@ def test_blocks_and_a_store(tmp_path: Path) -> None:
     stored = model.complete(rows, missing, out=tmp_path / "completed.zarr")
     np.testing.assert_array_equal(stored[:], completed)
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "completed.zarr", mode="r")[:], completed)
-    with pytest.raises(FileExistsError, match=r"completed\.zarr: exists already"):
-        model.complete(rows, missing, out=tmp_path / "completed.zarr")
+    for x, mask in ((rows, ~missing), (rows, missing[0]), (rows + 1, missing)):
+        with pytest.raises(FileExistsError, match="holds the results of another call"):
+            model.complete(x, mask, out=tmp_path / "completed.zarr")
+
+
+def test_an_interrupted_completion_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vmfa_dask.store.outputs._FEWEST_CHUNK_ROWS", 30)
+    monkeypatch.setattr(ObservedParts, "block_rows", 20)
+    monkeypatch.setattr("vmfa_dask.apply.streaming._MOST_BLOCKS", 1)
+    model = MixtureModel.of(make_mixture(4, 6, 2))
+    rows, missing = draw(model, 100), with_gaps(100, 6)
+    expected, out, blocks = model.complete(rows, missing), tmp_path / "completed.zarr", []
+    expectations = ObservedParts.expectations
+
+    def interrupt(self: Any, block: Any, gaps: Any) -> Any:
+        blocks.append(len(block))
+        if len(blocks) == 4:
+            raise KeyboardInterrupt
+        return expectations(self, block, gaps)
+
+    monkeypatch.setattr(ObservedParts, "expectations", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.complete(rows, missing, out=out)
+    np.testing.assert_array_equal(model.complete(rows, missing, out=out)[:], expected)
+    assert len(blocks) == 4 + 5  # blocks of 20 and 10 rows in ranges of 30: the first range is not computed again
+    given = zarr.create_array({}, shape=(100, 6), chunks=(7, 6), dtype="float32")
+    np.testing.assert_array_equal(model.complete(rows, missing, out=given)[:], expected.astype(np.float32))
+    store = zarr.open_array(write_store(tmp_path / "rows.zarr", rows, 130), mode="r+")
+    with pytest.raises(ValueError, match="these are the rows themselves"):
+        model.complete(store, missing, out=store)
 
 
 def test_offset() -> None:

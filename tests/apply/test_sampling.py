@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import zarr
 
 from tests.samples import make_mixture
 from vmfa_dask import MixtureModel, fit_local
+from vmfa_dask.store.results import ResultStore
 
 
 def test_moments_of_each_component() -> None:
@@ -52,16 +54,38 @@ def test_rows_do_not_depend_on_what_draws_them(tmp_path: Path, monkeypatch: pyte
     np.testing.assert_array_equal(few, rows[:77])
     np.testing.assert_array_equal(their, components[:77])
     monkeypatch.setattr("vmfa_dask.apply.sampling._BLOCK_BYTES", 48 * 13)
-    monkeypatch.setattr("vmfa_dask.apply.sampling._CHUNK_BYTES", 48 * 100)
+    monkeypatch.setattr("vmfa_dask.apply.sampling._WRITTEN_BYTES", 48 * 100)
+    monkeypatch.setattr("vmfa_dask.store.outputs._FEWEST_CHUNK_ROWS", 50)
     monkeypatch.setattr("vmfa_dask.apply.sampling.available_cores", lambda: 3)
     np.testing.assert_array_equal(model.sample(1000, random_state=7)[0], rows)
     stored, of_store = model.sample(1000, random_state=7, out=tmp_path / "rows.zarr")
-    assert stored.chunks == (100, 2, 3)
+    assert stored.chunks == (50, 2, 3)
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "rows.zarr", mode="r")[:], rows)
     np.testing.assert_array_equal(of_store, components)
     assert model.score(tmp_path / "rows.zarr") == model.score(rows)
-    with pytest.raises(FileExistsError, match=r"rows\.zarr: exists already"):
+    with pytest.raises(FileExistsError, match="holds the results of another call"):
         model.sample(10, out=tmp_path / "rows.zarr")
+
+
+def test_an_interrupted_sample_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vmfa_dask.apply.sampling._WRITTEN_BYTES", 48 * 100)
+    monkeypatch.setattr("vmfa_dask.store.outputs._FEWEST_CHUNK_ROWS", 50)
+    model, starts, write = MixtureModel.of(make_mixture(5, 6, 2)), [], ResultStore.write
+
+    def interrupt(self: ResultStore, start: int, results: Any) -> None:
+        starts.append(start)
+        if len(starts) == 4:
+            raise KeyboardInterrupt
+        write(self, start, results)
+
+    monkeypatch.setattr(ResultStore, "write", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.sample(1000, out=tmp_path / "rows.zarr")
+    rows, components = model.sample(1000, out=tmp_path / "rows.zarr")
+    assert starts == [0, 100, 200, 300, *range(300, 1000, 100)]
+    expected = model.sample(1000)
+    np.testing.assert_array_equal(rows[:], expected[0])
+    np.testing.assert_array_equal(components, expected[1])
 
 
 @pytest.mark.parametrize(

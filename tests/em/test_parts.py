@@ -84,8 +84,9 @@ def test_non_finite_rows_are_named(bad: float) -> None:
     assert non_finite_row(block) is None
     block[3, 2] = block[5, 0] = bad
     assert non_finite_row(block) == 3
-    with pytest.raises(ValueError, match=r"row 103, feature 2: found"):
+    with pytest.raises(ValueError, match=r"row 103, feature 2: found") as refused:
         refuse_non_finite(ArrayRows(block), 100, block)
+    assert ("complete and score_observed of a fitted model" in str(refused.value)) == np.isnan(bad)
     assert non_finite_row(np.zeros((2, 2), np.uint8)) is None
 
 

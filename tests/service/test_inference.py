@@ -23,7 +23,7 @@ ROWS = draw(MODEL, 500, dtype="float32")
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several tasks and chunks for few rows; workers, which are other processes, keep their own sizes of row blocks."""
     monkeypatch.setattr("vmfa_dask.store.outputs._FEWEST_CHUNK_ROWS", 30)
-    monkeypatch.setattr(inference, "rows_per_write", lambda block_rows, function: 50)
+    monkeypatch.setattr(inference, "rows_per_write", lambda block_rows, row_bytes: 50)
 
 
 def assert_same(output: Any, expected: Any) -> None:

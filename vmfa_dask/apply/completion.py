@@ -5,18 +5,20 @@ May import: values, run, store, apply, numpy.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 
+from vmfa_dask.apply.calls import described_call, described_mask, described_rows
 from vmfa_dask.apply.labelled import COMPLETED, OBSERVED_LOG_DENSITY, per_row
 from vmfa_dask.apply.missing import RowsWithGaps, rows_with_gaps
 from vmfa_dask.apply.observed import ObservedParts
 from vmfa_dask.apply.parameters import ModelParameters
+from vmfa_dask.apply.row_functions import rows_column
+from vmfa_dask.apply.streaming import check_apart, rows_per_write
 from vmfa_dask.run.row_source import RowSource
 from vmfa_dask.store.gate import is_labelled
-from vmfa_dask.store.new_rows import create_rows
+from vmfa_dask.store.outputs import open_results
 from vmfa_dask.values import Float64, Mixture
 
 
@@ -29,7 +31,7 @@ class Completion(ModelParameters):
         missing: Any = None,
         array: str | None = None,
         sample_dim: str | None = None,
-        out: str | os.PathLike[str] | None = None,
+        out: Any = None,
     ) -> Any:
         """Fill in missing values with their expectation given the observed values of the same row.
 
@@ -49,8 +51,8 @@ class Completion(ModelParameters):
             Path of the array in a Zarr group, or name of the variable in a Dataset.
         sample_dim : str, optional
             Dimension of an xarray variable that counts samples; needed unless the name of the first one says so.
-        out : str or path, optional
-            Folder, or URL of an object store, of a new Zarr array to which the rows are written row block by row block.
+        out : str, path or zarr.Array, optional
+            Where rows that do not fit memory go, as in `score_samples`: the same call continues after an interruption.
 
         Returns
         -------
@@ -64,7 +66,7 @@ class Completion(ModelParameters):
         TypeError, FileNotFoundError
             When `x` is nothing that can be rows, or nothing is stored there.
         FileExistsError, OSError
-            When something is at `out`, or it cannot be written.
+            When something else is stored at `out`, or it cannot be written.
         ValueError
             When rows or mask do not fit the model, an observed value is infinite, or the observed values of a row are
             so far from every component that float64 holds no density of them.
@@ -125,12 +127,27 @@ def _scored(model: ModelParameters, rows: RowSource) -> Float64:
     return _score(model.mixture, RowsWithGaps(rows, ()))
 
 
-def _complete(mixture: Mixture, rows: RowsWithGaps, out: str | os.PathLike[str] | None) -> Any:
-    parts = ObservedParts(mixture)
-    shape = (rows.source.n_rows, *rows.source.feature_shape)
-    completed: Any = np.empty(shape) if out is None else create_rows(out, shape, parts.block_rows)
-    for part, block, gaps in rows.blocks(parts.block_rows):
-        values = block.astype(np.float64)
+def _complete(mixture: Mixture, rows: RowsWithGaps, out: Any) -> Any:
+    parts, source = ObservedParts(mixture), rows.source
+    if out is None:
+        return _completed_range(parts, rows, 0, source.n_rows)
+    check_apart(out, source)
+    masks = [described_mask(mask) for mask in rows.masks]
+    call = described_call(mixture, "complete", {}, rows=described_rows(source), missing=masks)
+    column = rows_column(source.feature_shape)
+    output = open_results(out, {"completed": column}, source.n_rows, call)
+    return output.fill(
+        rows_per_write(parts.block_rows, column.row_bytes),
+        lambda start, stop: {"completed": _completed_range(parts, rows, start, stop)},
+    )
+
+
+def _completed_range(parts: ObservedParts, rows: RowsWithGaps, start: int, stop: int) -> Float64:
+    """Rows ``start:stop`` without gaps."""
+    completed = np.empty((stop - start, *rows.source.feature_shape))
+    for part, block, gaps in rows.blocks(parts.block_rows, start, stop):
+        values = completed[part.start - start : part.stop - start].reshape(block.shape)
+        values[...] = block
         some = np.flatnonzero(gaps.any(axis=1))
         if len(some):
             scores, expected = parts.expectations(block[some], gaps[some])
@@ -141,7 +158,6 @@ def _complete(mixture: Mixture, rows: RowsWithGaps, out: str | os.PathLike[str] 
                     "holds no density of them, and nothing follows from them; check their units"
                 )
             values[some] = np.where(gaps[some], expected, values[some])
-        completed[part] = values.reshape(-1, *shape[1:])
     return completed
 
 

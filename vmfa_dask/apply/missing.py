@@ -35,13 +35,17 @@ class RowsWithGaps:
     source: RowSource
     masks: tuple[Any, ...]
 
-    def blocks(self, block_rows: int) -> Iterator[tuple[slice, Rows, Mask]]:
-        """The rows, row block by row block.
+    def blocks(
+        self, block_rows: int, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[slice, Rows, Mask]]:
+        """A range of the rows, row block by row block.
 
         Parameters
         ----------
         block_rows : int
             Rows per block.
+        start, stop : int, optional
+            The range; by default all rows.
 
         Yields
         ------
@@ -57,7 +61,7 @@ class RowsWithGaps:
         ValueError
             At an infinite value, naming the row and the feature.
         """
-        for first, block in read_ahead(self.source, 0, self.source.n_rows, block_rows):
+        for first, block in read_ahead(self.source, start, self.source.n_rows if stop is None else stop, block_rows):
             part = slice(first, first + len(block))
             missing = np.isnan(block) if block.dtype.kind == "f" else np.zeros(block.shape, bool)
             for mask in self.masks:

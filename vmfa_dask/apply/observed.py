@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from vmfa_dask.apply.missing import Mask
+from vmfa_dask.apply.posteriors import log_sum
 from vmfa_dask.em.rows import Rows
 from vmfa_dask.kernels.arguments import ObservedRows, Parameters
 from vmfa_dask.kernels.observed import expected_rows, observed_log_joints
@@ -55,7 +56,7 @@ class ObservedParts:
         """
         order, joints, _ = self._joints(block, missing)
         scores = np.empty(len(block))
-        scores[order] = _log_sums(joints)
+        scores[order] = log_sum(joints)
         return scores
 
     def expectations(self, block: Rows, missing: Mask) -> tuple[Float64, Float64]:
@@ -76,7 +77,7 @@ class ObservedParts:
         """
         order, joints, factors = self._joints(block, missing)
         scores, expected = np.empty(len(block)), np.empty(block.shape)
-        sums, rows = _log_sums(joints), np.empty(block.shape)
+        sums, rows = log_sum(joints), np.empty(block.shape)
         responsibilities = np.exp(joints - np.where(np.isfinite(sums), sums, 0.0))
         self._cores.run(
             lambda a, b: expected_rows(responsibilities, factors, self._parameters, a, b, rows),
@@ -108,12 +109,3 @@ class ObservedParts:
         indptr = np.searchsorted(pattern_of_row[order], np.arange(len(firsts) + 1))
         observed = np.ascontiguousarray(~missing[np.ix_(firsts, columns)], np.float64)
         return order, ObservedRows(values[np.ix_(order, columns)], observed, indptr, columns)
-
-
-def _log_sums(joints: Float64) -> Float64:
-    """Logarithm of the sum over components (n,), −inf where all of them are."""
-    best = joints.max(axis=0)
-    shift = np.where(np.isfinite(best), best, 0.0)
-    with np.errstate(divide="ignore"):
-        sums: Float64 = shift + np.log(np.exp(joints - shift).sum(axis=0))
-    return sums

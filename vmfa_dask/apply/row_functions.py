@@ -144,6 +144,24 @@ def row_function(mixture: Mixture, method: str, options: Mapping[str, Any]) -> R
     return RowFunction(method, checked, _columns(mixture, method, checked.get("truncation")))
 
 
+def rows_column(feature_shape: tuple[int, ...]) -> Column:
+    """Make a column whose entries are rows in the units of the data.
+
+    Parameters
+    ----------
+    feature_shape : tuple of int
+        Shape of a row.
+
+    Returns
+    -------
+    Column
+        Of float64.
+    """
+    one_axis = len(feature_shape) == 1
+    names = ("feature",) if one_axis else tuple(f"feature_{k}" for k in range(len(feature_shape)))
+    return Column(feature_shape, "float64", names)
+
+
 def _truncation(truncation: Any, n_components: int) -> int | None:
     """C' as a plain number, or None for all components."""
     if truncation is None:
@@ -172,9 +190,7 @@ def _columns(mixture: Mixture, method: str, truncation: int | None) -> dict[str,
     if method == "transform":
         return {"factors": Column((mixture.n_factors,), "float64", ("factor",))}
     if method == "reconstruct":
-        shape = mixture.feature_shape
-        names = ("feature",) if len(shape) == 1 else tuple(f"feature_{k}" for k in range(len(shape)))
-        return {"reconstruction": Column(shape, "float64", names)}
+        return {"reconstruction": rows_column(mixture.feature_shape)}
     if truncation is None:
         return {"probabilities": Column((c,), "float64", ("component",))}
     return {

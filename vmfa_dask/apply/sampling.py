@@ -6,29 +6,28 @@ May import: values, runtime, kernels, store, apply, numpy.
 from __future__ import annotations
 
 import operator
-import os
 from typing import Any
 
 import numpy as np
 
+from vmfa_dask.apply.calls import described_call
 from vmfa_dask.apply.parameters import ModelParameters
+from vmfa_dask.apply.row_functions import rows_column
 from vmfa_dask.kernels import random
 from vmfa_dask.runtime.threads import Cores, available_cores
-from vmfa_dask.store.new_rows import create_rows
+from vmfa_dask.store.outputs import open_results
 from vmfa_dask.values import Float64, Int64, Mixture
 
 # Draws of a row are keyed by what they are for, in the place of the iteration.
 _COMPONENT, _FACTORS, _NOISE = range(3)
 _BLOCK_BYTES = 2**21  # rows of one task of a thread
-_CHUNK_BYTES = 2**23
+_WRITTEN_BYTES = 2**23  # rows that are drawn until they are written
 
 
 class Sampling(ModelParameters):
     """What a `MixtureModel` draws."""
 
-    def sample(
-        self, n_samples: int = 1, random_state: int = 0, out: str | os.PathLike[str] | None = None
-    ) -> tuple[Any, Int64]:
+    def sample(self, n_samples: int = 1, random_state: int = 0, out: Any = None) -> tuple[Any, Int64]:
         """Draw rows from the mixture.
 
         Every number is a hash of `random_state` and the number of its row: the first rows of a longer sample are those
@@ -40,9 +39,8 @@ class Sampling(ModelParameters):
             n, number of rows.
         random_state : int
             From 0 to 2⁶³ − 1; equal numbers give equal rows.
-        out : str or path, optional
-            Folder, or URL of an object store, of a new Zarr array to which the rows are written chunk by chunk, so that
-            they need not fit in memory.
+        out : str, path or zarr.Array, optional
+            Where rows that do not fit memory go, as in `score_samples`: the same call continues after an interruption.
 
         Returns
         -------
@@ -56,7 +54,7 @@ class Sampling(ModelParameters):
         TypeError, ValueError
             When `n_samples` or `random_state` is no integer, or outside its range.
         FileExistsError
-            When something is at `out`.
+            When something else is stored at `out`.
         OSError
             When `out` cannot be written.
 
@@ -78,13 +76,19 @@ class Sampling(ModelParameters):
         if out is None:
             rows = np.empty((n, self.n_features))
             return rows.reshape(shape), draws.write(0, rows)
-        chunk_rows = max(1, _CHUNK_BYTES // (8 * self.n_features))
-        stored, components = create_rows(out, shape, chunk_rows), np.empty(n, np.int64)
-        for start in range(0, n, chunk_rows):
-            chunk = np.empty((min(chunk_rows, n - start), self.n_features))
-            components[start : start + len(chunk)] = draws.write(start, chunk)
-            stored[start : start + len(chunk)] = chunk.reshape(-1, *self.feature_shape)
-        return stored, components
+        column = rows_column(self.feature_shape)
+        call = described_call(self.mixture, "sample", {"n_samples": n, "random_state": seed})
+        output = open_results(out, {"rows": column}, n, call)
+        written = max(1, _WRITTEN_BYTES // column.row_bytes)
+
+        def drawn(start: int, stop: int) -> dict[str, Float64]:
+            rows = np.empty((stop - start, self.n_features))
+            draws.write(start, rows)
+            return {"rows": rows.reshape(-1, *self.feature_shape)}
+
+        stored = output.fill(written, drawn)
+        # Drawn again: an earlier call may have written rows, and they cost a number each.
+        return stored, np.concatenate([draws.components(a, min(written, n - a)) for a in range(0, n, written)])
 
 
 class _Draws:
@@ -108,16 +112,20 @@ class _Draws:
         self.cores.run(write, [(start, min(start + size, len(out_rows))) for start in starts])
         return components
 
+    def components(self, first: int, n: int) -> Int64:
+        """Components (n,) of rows from number `first` on."""
+        position = np.empty((n, 1))
+        random.uniforms(self.seed, random.DRAWN_ROWS, _COMPONENT, first, position)
+        return np.searchsorted(self._ends, position[:, 0], side="right").astype(np.int64, copy=False)
+
     def _write_block(self, first: int, out_rows: Float64) -> Int64:
         m, n = self.mixture, len(out_rows)
-        position, factors = np.empty((n, 1)), np.empty((n, m.n_factors))
-        random.uniforms(self.seed, random.DRAWN_ROWS, _COMPONENT, first, position)
+        components, factors = self.components(first, n), np.empty((n, m.n_factors))
         random.normals(self.seed, random.DRAWN_ROWS, _FACTORS, first, factors)
         random.normals(self.seed, random.DRAWN_ROWS, _NOISE, first, out_rows)
-        components = np.searchsorted(self._ends, position[:, 0], side="right")
         out_rows *= np.sqrt(m.noise_variances[components], dtype=np.float64)
         for h in range(m.n_factors):
             out_rows += factors[:, h, None] * m.loadings[components, h]
         out_rows += m.means[components]
         out_rows += m.offset
-        return components.astype(np.int64, copy=False)
+        return components

@@ -215,9 +215,11 @@ def refuse_non_finite(source: RowSource, first: int, block: Rows) -> None:
     row = non_finite_row(block)
     if row is not None:
         feature = int(np.argmax(~np.isfinite(block[row])))
+        value = block[row, feature]
+        methods = "complete and score_observed of a fitted model take rows with missing values, fits do not"
         raise ValueError(
-            f"{source.describe(first + row)}, feature {feature}: found {block[row, feature]}, "
-            f"expected a finite number; {source.remedy}"
+            f"{source.describe(first + row)}, feature {feature}: found {value}, expected a finite number; "
+            f"{source.remedy}{f' ({methods})' if np.isnan(value) else ''}"
         )
 
 

@@ -153,7 +153,7 @@ class _Work:
     @property
     def rows_per_write(self) -> int:
         """Rows whose results are written together, without what fills up a chunk."""
-        return rows_per_write(rows_per_block(self.model.mixture), self.function)
+        return rows_per_write(rows_per_block(self.model.mixture), self.function.row_bytes)
 
 
 def _check_rows(model: MixtureModel, rows: RowSource) -> None:

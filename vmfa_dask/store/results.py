@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,6 +149,34 @@ class ResultStore:
         for name, array in self.arrays.items():
             values = results[name]
             array[start : start + len(values)] = values.astype(array.dtype, copy=False)
+
+    def fill(self, least_rows: int, results_of: Callable[[int, int], Mapping[str, NDArray[Any]]]) -> Node:
+        """Compute and write what is missing, range by range.
+
+        Parameters
+        ----------
+        least_rows : int
+            Rows of a range; rounded up to whole chunks.
+        results_of : callable
+            Gives the results of rows ``start:stop``, columns by name.
+
+        Returns
+        -------
+        zarr.Array or zarr.Group
+            The output, complete.
+
+        Raises
+        ------
+        OSError
+            When results cannot be written. Whatever `results_of` raises comes through; ranges before it stay complete.
+        """
+        try:
+            for start, stop in self.missing(least_rows):
+                self.write(start, results_of(start, stop))
+                self.note(start, stop)
+        finally:
+            self.save()
+        return self.node
 
     def note(self, start: int, stop: int) -> None:
         """Note that a range is complete; the note is stored at most once a second.
