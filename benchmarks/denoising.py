@@ -1,7 +1,8 @@
 """The paper's table of denoised images (tab:denoising_results): ``python -m benchmarks.denoising FOLDER``.
 
 FOLDER holds the images in ``set12/*.png`` and ``bsd68/*.png``, and pairs of equal names in ``confocal/noisy`` and
-``confocal/clean``. Results are kept in ``images.csv``, and images that it names are not denoised again.
+``confocal/clean``. Results are kept in ``images.csv``, and images that it names are not denoised again. With ``--bm3d``
+BM3D, which is told sigma, runs on the same cores (packages ``bm3d`` and ``bm4d``, in the extra ``bench``).
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ PAPER = {
     ("bsd68", 50): (25.30, 0.651),
     ("confocal", 0): (36.83, 0.934),
 }
+# The quality under which results of BM3D are kept.
+BM3D_HERE = "bm3d"
 # BM3D in the paper, which is given sigma.
 BM3D = {("set12", 25): 29.99, ("set12", 50): 26.75, ("bsd68", 25): 28.61, ("bsd68", 50): 25.67}
 # Images of which pictures are made.
@@ -44,7 +47,7 @@ class Result:
     Parameters
     ----------
     quality : str
-        As in `vmfa_dask.denoise`.
+        As in `vmfa_dask.denoise`, or "bm3d".
     data_set : str
         One of `SETS`.
     sigma : int
@@ -161,7 +164,7 @@ def evaluate(
     clean, noisy : (H, W) array
         The images.
     quality : str
-        As in `vmfa_dask.denoise`.
+        As in `vmfa_dask.denoise`, or "bm3d" where `sigma` is known.
 
     Returns
     -------
@@ -172,12 +175,38 @@ def evaluate(
     from skimage.metrics import structural_similarity
 
     begin = time.perf_counter()
-    denoised = denoise(noisy, quality=quality)
+    denoised = by_bm3d(noisy, sigma) if quality == BM3D_HERE else denoise(noisy, quality=quality)
     seconds = time.perf_counter() - begin
     compared = np.clip(denoised, 0, 255).astype(np.float64)
     similarity = structural_similarity(clean.astype(np.float64), compared, data_range=255)
     numbers = (psnr(clean, noisy), psnr(clean, denoised), float(similarity), seconds, os.getloadavg()[0])
     return Result(quality, data_set, sigma, name, *(round(number, 4) for number in numbers)), denoised
+
+
+def by_bm3d(noisy: NDArray[np.number], sigma: int) -> NDArray[np.float64]:
+    """Denoise an image by BM3D.
+
+    Parameters
+    ----------
+    noisy : (H, W) array
+        Grey levels.
+    sigma : int
+        Standard deviation of its noise.
+
+    Returns
+    -------
+    (H, W) float64 array
+        Grey levels.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        Where the package ``bm3d`` is not installed.
+    """
+    from bm3d import bm3d
+
+    denoised: NDArray[np.float64] = 255 * bm3d(noisy.astype(np.float64) / 255, sigma / 255)  # its scale is 0...1
+    return denoised
 
 
 def save_picture(path: Path, *images: NDArray[np.number]) -> None:
@@ -288,7 +317,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=Path("denoising-output"), help="folder for tables and pictures")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     parser.add_argument("--sigmas", nargs="+", type=int, default=[25, 50])
-    parser.add_argument("--quality", nargs="+", choices=("paper", "auto"), default=("paper", "auto"))
+    parser.add_argument("--quality", nargs="*", choices=("paper", "auto"), default=("paper", "auto"))
+    parser.add_argument("--bm3d", action="store_true", help="denoise images of known sigma by BM3D as well")
     parser.add_argument("--first", type=int, help="images of each data set, at most")
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
@@ -296,7 +326,7 @@ def main(arguments: list[str] | None = None) -> int:
     denoise(np.random.default_rng(0).normal(size=(40, 40)).astype(np.float32), n_components=4)  # compiles
     for data_set in options.sets:
         for name, sigma, clean, noisy in pairs(options.folder, data_set, options.sigmas, options.first):
-            for quality in options.quality:
+            for quality in (*options.quality, *([BM3D_HERE] if options.bm3d and sigma else [])):
                 if (quality, data_set, sigma, name) in results:
                     continue
                 result, denoised = evaluate(data_set, name, sigma, clean, noisy, quality)
