@@ -2,7 +2,8 @@
 
 FOLDER holds the images in ``set12/*.png`` and ``bsd68/*.png``, and pairs of equal names in ``confocal/noisy`` and
 ``confocal/clean``. Results are kept in ``images.csv``, and images that it names are not denoised again. With ``--bm3d``
-BM3D, which is told sigma, runs on the same cores (packages ``bm3d`` and ``bm4d``, in the extra ``bench``).
+BM3D, which is told sigma, runs on the same cores: ``pip install bm3d``, which no extra contains, as its licence allows
+non-commercial use only.
 """
 
 from __future__ import annotations

@@ -235,7 +235,9 @@ def _placed(cluster: CheckedCluster, work: _Work) -> Iterator[InferenceReference
 def _run(cluster: CheckedCluster, reference: InferenceReference, work: _Work, n_threads: int) -> None:
     """Compute what is missing: a task for each range, few in flight."""
     rows, output, least = work.rows, work.output, work.rows_per_write
-    per_task = max(least, min(rows.n_rows // (_TASKS_PER_THREAD * n_threads), _MOST_WRITES * least))
+    per_task = min(rows.n_rows // (_TASKS_PER_THREAD * n_threads), _MOST_WRITES * least)
+    # Few rows are written in parts of a row block, so that every thread gets some.
+    per_task = max(per_task, min(least, rows_per_block(work.model.mixture)))
     if not rows.reads_parts:  # so that few rows are decoded by two tasks
         per_task = max(per_task, rows.decoded_rows)
     calls = ((reference, start, stop) for start, stop in output.missing(per_task))
