@@ -16,8 +16,8 @@ import numpy as np
 import zarr
 
 from benchmarks.machine import describe
-from data_prep.images_to_zarr import images_to_zarr
 from vmfa_dask import fit_local
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 
 _N_TRAIN, _N_TEST = 50_000, 200
 _N_COMPONENTS, _N_FACTORS = 200, 5

@@ -8,7 +8,7 @@ import numpy as np
 import zarr
 
 from benchmarks.fits import Images
-from data_prep.images_to_zarr import images_to_zarr
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 
 _PHOTOGRAPHS = ("astronaut.png", "coffee.png", "chelsea.png", "rocket.jpg", "motorcycle_left.png")
 

@@ -15,8 +15,8 @@ from benchmarks.fits import temporary_folder
 from benchmarks.images import photograph_patches
 from benchmarks.machine import describe
 from benchmarks.report import Report
-from data_prep.cores import available_cores
-from data_prep.images_to_zarr import images_to_zarr
+from vmfa_dask.data_prep.cores import available_cores
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 
 _IMAGES_PER_TASK = 500
 

@@ -31,6 +31,10 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         {"values", "tables", "addresses", "runtime", "store"},
         {"numpy", "zarr", "numcodecs", "xarray", "filelock", "obstore", "google_crc32c"},
     ),
+    "data_prep": (
+        {"data_prep"},
+        {"numpy", "zarr", "filelock", "google_crc32c", "distributed", "PIL", "h5py", "pyarrow", "scipy"},
+    ),
     "cluster": (
         {"values", "tables", "runtime", "kernels", "run", "store", "cluster"},
         {"numpy", "dask", "distributed", "tornado", "filelock", "numba"},
@@ -111,6 +115,7 @@ def test_imports_go_down(path: Path) -> None:
         ("apply", "from vmfa_dask.cluster.memory_check import check_memory"),
         ("apply", "class A:\n    def f(self):\n        from distributed import Client"),
         ("apply", "from vmfa_dask import plot"),
+        ("data_prep", "from vmfa_dask.store.gate import is_in_a_store"),
         ("plot", "import matplotlib\nfrom vmfa_dask.service.fit import fit_local"),
         ("service", "from distributed import Client"),
         ("service", "import dask"),

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
-from data_prep import arrays_to_zarr, images_to_zarr
 from tests.data_prep.image_files import encoded, noise, write_folder, write_tar
 from tests.objects import environment_of, object_server
+from vmfa_dask.data_prep import arrays_to_zarr, images_to_zarr
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -96,7 +96,7 @@ def test_the_commands_of_the_readme_make_what_it_says(tmp_path: Path, monkeypatc
         rows = np.random.default_rng(part).normal(size=(10, 4)).astype(np.float32)
         column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 4)
         pq.write_table(pa.table({"name": ["a"] * 10, "embedding": column}), f"part-{part}.parquet")
-    mains = {"data_prep.images_to_zarr": images_to_zarr.main, "data_prep.arrays_to_zarr": arrays_to_zarr.main}
+    mains = {module.__spec__.name: module.main for module in (images_to_zarr, arrays_to_zarr)}
     lines = [line for _, block in blocks(README, "console") for line in block.splitlines()]
     tried = set()
     for line in lines:
@@ -122,7 +122,7 @@ def test_commands_of_all_pages_exist_with_their_options() -> None:
                 assert set(words[1:]) <= targets, f"{page.name}: {' '.join(words)}"
             elif words[2].startswith("tests."):  # not all of these have options
                 assert importlib.util.find_spec(words[2]), f"{page.name}: {' '.join(words)}"
-            elif words[2].startswith(("data_prep.", "benchmarks")) and not words[2].endswith(".NAME"):
+            elif words[2].startswith(("vmfa_dask.data_prep.", "benchmarks")) and not words[2].endswith(".NAME"):
                 options.setdefault(words[2], set()).update(word.strip("[]") for word in words if "--" in word)
     assert len(options) > 8
     program = """

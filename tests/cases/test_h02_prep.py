@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_prep import arrays_to_zarr as arrays_module
-from data_prep import image_parts, image_sources, shards
-from data_prep.arrays_to_zarr import arrays_to_zarr, main
-from data_prep.image_decoding import Shaping
-from data_prep.image_plan import Plan
-from data_prep.image_store import write_images
-from data_prep.images_to_zarr import images_to_zarr
-from data_prep.recipes import cifar10
 from tests.data_prep.image_files import encoded, noise, rows, write_folder, write_tar, write_zip
 from tests.data_prep.table_files import FORMATS, stored, write_rows
+from vmfa_dask.data_prep import arrays_to_zarr as arrays_module
+from vmfa_dask.data_prep import image_parts, image_sources, shards
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
+from vmfa_dask.data_prep.image_decoding import Shaping
+from vmfa_dask.data_prep.image_plan import Plan
+from vmfa_dask.data_prep.image_store import write_images
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
+from vmfa_dask.data_prep.recipes import cifar10
 
 ROWS = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
 OTHER = np.random.default_rng(1).normal(size=(200, 4)).astype(np.float32)

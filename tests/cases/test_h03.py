@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from data_prep import image_archives
-from data_prep.images_to_zarr import images_to_zarr, main
 from tests.data_prep.image_files import encoded, files_below, noise, write_tar, write_zip
+from vmfa_dask.data_prep import image_archives
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr, main
 
 MEMBERS = {f"{seed}.png": encoded(noise(seed)) for seed in range(6)}
 PACKERS: dict[str, Callable[[bytes], bytes]] = {

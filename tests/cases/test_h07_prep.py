@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.images_to_zarr import images_to_zarr
 from tests.data_prep.image_files import encoded, noise, write_tar
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 
 IMAGE = encoded(noise(0))
 

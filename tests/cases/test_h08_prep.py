@@ -16,11 +16,11 @@ import h5py
 import numpy as np
 import pytest
 
-from data_prep import unpacking
-from data_prep.arrays_to_zarr import arrays_to_zarr
-from data_prep.images_to_zarr import images_to_zarr, main
-from data_prep.recipes import celeba, cifar10, emnist, svhn, yfcc100m
 from tests.data_prep.image_files import encoded, noise, write_folder, write_tar, write_zip
+from vmfa_dask.data_prep import unpacking
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr, main
+from vmfa_dask.data_prep.recipes import celeba, cifar10, emnist, svhn, yfcc100m
 
 IMAGE = encoded(noise(0))
 CALLS: dict[str, Callable[[Path, Path], object]] = {

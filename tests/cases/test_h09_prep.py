@@ -17,15 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
-from data_prep import builds, hdf5_tables, image_decoding, image_parts, npy_tables, parquet_tables, raw_shards
-from data_prep.arrays_to_zarr import arrays_to_zarr, main
-from data_prep.builds import in_work
-from data_prep.images_to_zarr import images_to_zarr
-from data_prep.images_to_zarr import main as images_main
-from data_prep.recipes import emnist
-from data_prep.recipes.idx import IdxTable
 from tests.data_prep.image_files import encoded, noise, write_folder, write_tar
 from tests.data_prep.table_files import FORMATS, stored, write_rows
+from vmfa_dask.data_prep import builds, hdf5_tables, image_decoding, image_parts, npy_tables, parquet_tables, raw_shards
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
+from vmfa_dask.data_prep.builds import in_work
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
+from vmfa_dask.data_prep.images_to_zarr import main as images_main
+from vmfa_dask.data_prep.recipes import emnist
+from vmfa_dask.data_prep.recipes.idx import IdxTable
 
 ROWS = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_prep.arrays_to_zarr import arrays_to_zarr, main
 from tests.data_prep.table_files import FORMATS, stored, write_rows
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
 
 DTYPES = [np.dtype(d) for d in "u1 u2 u4 u8 i1 i2 i4 i8 f2 f4 f8".split()]
 LOSSY = {

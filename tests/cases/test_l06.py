@@ -12,13 +12,13 @@ import pytest
 import zarr
 from distributed import Client
 
-from data_prep import image_decoding, image_parts
-from data_prep.image_decoding import Shaping, decode
-from data_prep.image_entries import Entry
-from data_prep.images_to_zarr import images_to_zarr, main
-from data_prep.splits import HashSplit
 from tests.data_prep.frame_files import FORMATS, animated, grey, tiff_pages
 from tests.data_prep.image_files import encoded, files_below, noise, rows, write_folder, write_tar, write_zip
+from vmfa_dask.data_prep import image_decoding, image_parts
+from vmfa_dask.data_prep.image_decoding import Shaping, decode
+from vmfa_dask.data_prep.image_entries import Entry
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr, main
+from vmfa_dask.data_prep.splits import HashSplit
 
 N = 50
 
@@ -52,7 +52,7 @@ def test_frames_that_are_not_used_are_counted(
     files = {f"{kind}.{kind}": animated([grey(k) for k in range(N)], kind) for kind in FORMATS}
     files |= {"one.gif": animated([grey(7)], "gif"), "one.jpg": encoded(noise(3), "JPEG")}
     source = source_of(container, tmp_path, files)
-    with caplog.at_level(logging.WARNING, "data_prep"):
+    with caplog.at_level(logging.WARNING, "vmfa_dask.data_prep"):
         assert main([str(source), str(tmp_path / "x.zarr"), "--workers", "1"]) == 0
     assert "4 file(s) hold 196 frames or pages after their first one, which are not used" in caplog.text
     assert "--frames all" in caplog.text

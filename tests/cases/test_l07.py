@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from data_prep.arrays_to_zarr import arrays_to_zarr, main
 from tests.data_prep.image_files import files_below
 from tests.data_prep.table_files import FORMATS, disk_full_after, stored, write_rows
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
 
 ROWS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
 
@@ -46,7 +46,7 @@ def test_parts_are_read_in_order(tmp_path: Path, file_format: str, names: list[s
 def test_nested_folders_are_read_and_their_keys_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     names = [f"year={y}/_month={m}/part.{k}" for y in (2019, 2020) for m in (9, 10) for k in (0, 1)]
     folder = parts(tmp_path / "in", names)
-    with caplog.at_level(logging.INFO, "data_prep"):
+    with caplog.at_level(logging.INFO, "vmfa_dask.data_prep"):
         arrays_to_zarr([folder], tmp_path / "x.zarr")
     np.testing.assert_array_equal(stored(tmp_path / "x.zarr"), ROWS)
     assert "part.0.parquet and 7 more: columns x0, x1, x2\n" in caplog.text
@@ -81,7 +81,7 @@ def test_parts_without_rows_are_left_out(tmp_path: Path, caplog: pytest.LogCaptu
         folder = parts(tmp_path / file_format, ["1", "3"], file_format)
         for name in ("0", "2", "4"):
             write_rows(folder, name, file_format, ROWS[:0])
-        with caplog.at_level(logging.INFO, "data_prep"):
+        with caplog.at_level(logging.INFO, "vmfa_dask.data_prep"):
             arrays_to_zarr([folder], tmp_path / f"{file_format}.zarr")
         assert f"3 file(s) hold no rows and are left out, the first is {folder}/0." in caplog.text
         np.testing.assert_array_equal(stored(tmp_path / f"{file_format}.zarr"), ROWS)
@@ -92,7 +92,7 @@ def test_parts_without_rows_are_left_out(tmp_path: Path, caplog: pytest.LogCaptu
 def test_an_interrupted_call_goes_on_and_another_part_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from data_prep import shards
+    from vmfa_dask.data_prep import shards
 
     monkeypatch.setattr(shards, "CHUNK_BYTES", 10 * 3 * 4)
     monkeypatch.setattr(shards, "CHUNKS_PER_SHARD", 1)

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
-from data_prep.arrays_to_zarr import arrays_to_zarr, main
 from tests.data_prep.table_files import stored
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
 
 X = np.random.default_rng(0).normal(size=(20, 2))
 FRAME = pd.DataFrame(X, columns=["u", "w"])
@@ -44,11 +44,11 @@ def test_the_index_is_left_out(tmp_path: Path, name: str, caplog: pytest.LogCapt
     frame, expected, left_out = FRAMES[name]
     # What a filter leaves may still be a range; an index that is written has to be one column.
     source = write(frame, tmp_path / "a.parquet", index=True if left_out else None)
-    with caplog.at_level(logging.INFO, "data_prep"):
+    with caplog.at_level(logging.INFO, "vmfa_dask.data_prep"):
         arrays_to_zarr([source], tmp_path / "x.zarr")
     np.testing.assert_array_equal(stored(tmp_path / "x.zarr"), frame.to_numpy() if expected is None else expected)
     assert zarr.open_array(tmp_path / "x.zarr", mode="r").attrs["columns"] == ["u", "w"]
-    told = [record.getMessage() for record in caplog.records if record.name == "data_prep.arrays_to_zarr"]
+    told = [record.getMessage() for record in caplog.records if record.name == "vmfa_dask.data_prep.arrays_to_zarr"]
     assert told[0] == f"{source}: columns u, w"
     names = ", ".join(f"{column} (the index of a frame)" for column in left_out)
     assert told[1:] == ([f"{source}: left out {names}"] if left_out else [])
@@ -110,7 +110,7 @@ def test_files_without_columns_of_their_own_are_named(tmp_path: Path) -> None:
 def test_other_columns_are_another_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write(FRAME.assign(v=1.0), tmp_path / "a.parquet")
     with monkeypatch.context() as patched:
-        patched.setattr("data_prep.shards.each", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr("vmfa_dask.data_prep.shards.each", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             arrays_to_zarr([source], tmp_path / "x.zarr", columns=["u", "w"])
     with pytest.raises(ValueError, match="begun from other sources or options"):

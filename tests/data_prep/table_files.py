@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
-from data_prep import shards
+from vmfa_dask.data_prep import shards
 
 FORMATS = ("npy", "h5", "parquet", "lists")
 

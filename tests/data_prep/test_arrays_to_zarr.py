@@ -13,12 +13,12 @@ import pytest
 import zarr
 from distributed import Client
 
-from data_prep import shards, splits
-from data_prep.arrays_to_zarr import arrays_to_zarr, main
-from data_prep.splits import HashSplit
 from tests.data_prep.image_files import files_below
 from tests.data_prep.table_files import disk_full_after, stored
 from vmfa_dask import fit_local
+from vmfa_dask.data_prep import shards, splits
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
+from vmfa_dask.data_prep.splits import HashSplit
 
 ROWS = np.random.default_rng(0).normal(10, 3, (1000, 12)).astype(np.float32)
 

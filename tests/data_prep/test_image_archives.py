@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from data_prep import image_archives
-from data_prep.image_archives import Archive
 from tests.data_prep.image_files import write_tar
+from vmfa_dask.data_prep import image_archives
+from vmfa_dask.data_prep.image_archives import Archive
 
 NAMES = ["a.png", "./b.png", "x" * 60 + "/" + "y" * 90 + ".png", "ü/ä.png", "d/" * 70 + "z.png", "odd\n.png"]
 

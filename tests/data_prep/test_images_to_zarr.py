@@ -10,8 +10,8 @@ import pytest
 import zarr
 from PIL import Image
 
-from data_prep.images_to_zarr import images_to_zarr, main
 from tests.data_prep.image_files import encoded, noise, rows, write_folder, write_tar, write_zip
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr, main
 
 
 def test_folder_and_archives_give_the_same_array(tmp_path: Path, five_images: dict[str, bytes]) -> None:

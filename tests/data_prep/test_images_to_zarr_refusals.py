@@ -16,9 +16,9 @@ import pytest
 import zarr
 from PIL import Image
 
-from data_prep import image_parts, image_store, shards
-from data_prep.images_to_zarr import images_to_zarr
 from tests.data_prep.image_files import encoded, link, noise, rows, write_folder, write_tar, write_zip
+from vmfa_dask.data_prep import image_parts, image_store, shards
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 
 
 def test_bad_members_of_an_archive(tmp_path: Path) -> None:

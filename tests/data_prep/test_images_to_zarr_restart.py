@@ -12,17 +12,17 @@ import psutil
 import pytest
 from distributed import Client
 
-from data_prep import image_archives, image_parts, image_sources, image_store, shards
-from data_prep.images_to_zarr import images_to_zarr, main
 from tests.data_prep.image_files import encoded, files_below, noise, write_folder, write_tar
+from vmfa_dask.data_prep import image_archives, image_parts, image_sources, image_store, shards
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr, main
 
 ROOT = Path(__file__).parents[2]
 OPTIONS: dict[str, Any] = {"rows_per_chunk": 2, "test_share": 0.3, "seed": 5}
 
 KILLED = """
 import os, signal, sys
-from data_prep import image_archives, image_parts, image_sources, shards
-from data_prep.images_to_zarr import images_to_zarr
+from vmfa_dask.data_prep import image_archives, image_parts, image_sources, shards
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 
 image_sources.FILES_PER_PART, image_archives.MEMBERS_PER_PART, image_parts.BATCH_ENTRIES = 7, 8, 1
 shards.CHUNKS_PER_SHARD = 2
@@ -117,8 +117,8 @@ def test_a_part_whose_rows_were_lost_is_decoded_again(
 
 ORPHANED = """
 import sys, threading
-from data_prep import image_parts
-from data_prep.images_to_zarr import images_to_zarr
+from vmfa_dask.data_prep import image_parts
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 
 image_parts.BATCH_ENTRIES = 1
 image_parts._Files.publish = lambda self: (print("decoded", flush=True), threading.Event().wait())
@@ -198,7 +198,7 @@ def test_a_cluster_writes_the_bytes_that_threads_write(
     tmp_path: Path, sources: list[Path], in_process: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = images_to_zarr(sources, tmp_path / "threads.zarr", **OPTIONS)
-    from data_prep import tasks
+    from vmfa_dask.data_prep import tasks
 
     monkeypatch.setattr(tasks, "TASKS_IN_FLIGHT", 2)
     assert images_to_zarr(sources, tmp_path / "cluster.zarr", client=in_process, **OPTIONS) == expected

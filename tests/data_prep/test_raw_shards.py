@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import zarr
 
-from data_prep import shards
-from data_prep.shards import write_store
-from data_prep.tables import Outline, RawTable
+from vmfa_dask.data_prep import shards
+from vmfa_dask.data_prep.shards import write_store
+from vmfa_dask.data_prep.tables import Outline, RawTable
 
 
 def tables(folder: Path, sizes: list[int], features: tuple[int, ...], dtype: str, offset: int = 0) -> list[RawTable]:

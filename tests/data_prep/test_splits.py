@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import zarr
 
-from data_prep.image_store import SKIPPED_FILE
-from data_prep.images_to_zarr import images_to_zarr, main
-from data_prep.splits import TEST, HashSplit
 from tests.data_prep.image_files import encoded, noise, write_folder, write_tar
+from vmfa_dask.data_prep.image_store import SKIPPED_FILE
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr, main
+from vmfa_dask.data_prep.splits import TEST, HashSplit
 
 FILES = {f"a/{seed}.png": encoded(noise(seed)) for seed in range(60)}
 

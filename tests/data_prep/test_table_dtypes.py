@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
-from data_prep.arrays_to_zarr import arrays_to_zarr, main
-from data_prep.splits import HashSplit
 from tests.data_prep.image_files import files_below
 from tests.data_prep.table_files import FORMATS, stored, write_rows
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
+from vmfa_dask.data_prep.splits import HashSplit
 
 DTYPES = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
 NUMBERS = np.random.default_rng(0).integers(0, 120, (50, 4))
@@ -155,7 +155,7 @@ def test_other_options_are_another_store(tmp_path: Path, monkeypatch: pytest.Mon
     for k, begun in enumerate(options):
         target = tmp_path / f"{k}.zarr"
         with monkeypatch.context() as patched:
-            patched.setattr("data_prep.shards.each", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+            patched.setattr("vmfa_dask.data_prep.shards.each", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 arrays_to_zarr([source], target, **begun)
         for other in options:

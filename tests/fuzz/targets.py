@@ -24,11 +24,11 @@ from numcodecs import Zstd as ZstdV2
 from PIL import Image
 from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
 
-from data_prep.arrays_to_zarr import arrays_to_zarr
-from data_prep.images_to_zarr import images_to_zarr
 from tests.fuzz.mutations import CONTENTS, FILES, LENGTH, Damage
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import MixtureModel, fit_local
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 from vmfa_dask.store.models import GROUP_VERSION
 from vmfa_dask.store.strict import sealed
 

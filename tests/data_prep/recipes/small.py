@@ -12,7 +12,7 @@ import pytest
 import scipy.io
 import zarr
 
-from data_prep.recipes import paper
+from vmfa_dask.data_prep.recipes import paper
 
 
 def expect(monkeypatch: pytest.MonkeyPatch, name: str, train: int, test: int) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from data_prep import image_parts, image_sources
-from data_prep.recipes import celeba, cifar10, yfcc100m
-from data_prep.splits import HashSplit
 from tests.data_prep.image_files import encoded, files_below, noise, write_folder, write_tar, write_zip
 from tests.data_prep.recipes.small import expect, stored
+from vmfa_dask.data_prep import image_parts, image_sources
+from vmfa_dask.data_prep.recipes import celeba, cifar10, yfcc100m
+from vmfa_dask.data_prep.splits import HashSplit
 
 
 def small(seed: int) -> bytes:

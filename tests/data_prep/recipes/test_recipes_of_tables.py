@@ -10,12 +10,12 @@ import pytest
 import zarr
 from distributed import Client
 
-from data_prep import shards
-from data_prep.recipes import cifar10, emnist, svhn
-from data_prep.recipes.noise import standard_normal
 from tests.data_prep.image_files import files_below
 from tests.data_prep.recipes.small import expect, random_bytes, stored, write_idx, write_mat, write_records
 from tests.data_prep.table_files import disk_full_after
+from vmfa_dask.data_prep import shards
+from vmfa_dask.data_prep.recipes import cifar10, emnist, svhn
+from vmfa_dask.data_prep.recipes.noise import standard_normal
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Turns data as it travels (folders, archives) into Zarr stores of rows. Imports no other room."""
