@@ -44,6 +44,11 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
         _NUMBERS | {"em", "run", "store", "cluster", "apply", "service"},
         {"numpy", "zarr", "xarray", "sklearn"},
     ),
+    "command": (
+        {"tables", "run", "store", "cluster", "apply", "service", "data_prep", "command", "__version__"},
+        {"numpy", "click", "zarr", "PIL"},
+    ),
+    "__main__": ({"command"}, set()),
     "plot": ({"values", "run", "apply", "plot"}, {"numpy", "matplotlib"}),
     "": ({"values", "run", "apply", "service", "plot"}, set()),  # vmfa_dask/__init__.py, for its list of names
 }
@@ -115,6 +120,9 @@ def test_imports_go_down(path: Path) -> None:
         ("apply", "from vmfa_dask.cluster.memory_check import check_memory"),
         ("apply", "class A:\n    def f(self):\n        from distributed import Client"),
         ("apply", "from vmfa_dask import plot"),
+        ("command", "from vmfa_dask.em import e_step"),
+        ("command", "def f():\n    from distributed import Client"),
+        ("service", "from vmfa_dask.command import main"),
         ("data_prep", "from vmfa_dask.store.gate import is_in_a_store"),
         ("plot", "import matplotlib\nfrom vmfa_dask.service.fit import fit_local"),
         ("service", "from distributed import Client"),

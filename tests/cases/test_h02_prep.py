@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.commands import prepare_arrays
 from tests.data_prep.image_files import encoded, noise, rows, write_folder, write_tar, write_zip
 from tests.data_prep.table_files import FORMATS, stored, write_rows
 from vmfa_dask.data_prep import arrays_to_zarr as arrays_module
 from vmfa_dask.data_prep import image_parts, image_sources, shards
-from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr
 from vmfa_dask.data_prep.image_decoding import Shaping
 from vmfa_dask.data_prep.image_plan import Plan
 from vmfa_dask.data_prep.image_store import write_images
@@ -202,5 +203,5 @@ def test_the_command_names_what_changed(
     source, target = write_rows(tmp_path, "a", "npy", ROWS), tmp_path / "x.zarr"
     interrupted(monkeypatch, lambda: arrays_to_zarr([source], target, workers=1))
     np.save(source, OTHER)
-    assert main([str(source), str(target)]) == 1
+    assert prepare_arrays([str(source), str(target)]) == 1
     assert "a.npy (content, time)" in capsys.readouterr().err

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import prepare_images
 from tests.data_prep.image_files import encoded, files_below, noise, write_tar, write_zip
 from vmfa_dask.data_prep import image_archives
-from vmfa_dask.data_prep.images_to_zarr import images_to_zarr, main
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 
 MEMBERS = {f"{seed}.png": encoded(noise(seed)) for seed in range(6)}
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -145,7 +146,7 @@ def test_the_command_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     content = bytearray(source.read_bytes())
     content[len(content) // 2] ^= 16
     source.write_bytes(content)
-    assert main([str(source), str(tmp_path / "x.zarr")]) == 1
+    assert prepare_images([str(source), str(tmp_path / "x.zarr")]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ")
     assert "a.tar.gz is damaged" in error

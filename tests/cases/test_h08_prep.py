@@ -16,10 +16,11 @@ import h5py
 import numpy as np
 import pytest
 
+from tests.commands import prepare_images
 from tests.data_prep.image_files import encoded, noise, write_folder, write_tar, write_zip
 from vmfa_dask.data_prep import unpacking
 from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr
-from vmfa_dask.data_prep.images_to_zarr import images_to_zarr, main
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 from vmfa_dask.data_prep.recipes import celeba, cifar10, emnist, svhn, yfcc100m
 
 IMAGE = encoded(noise(0))
@@ -79,8 +80,8 @@ def test_an_archive_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest
     refused(source, r"unpacks to more than 1,048,576 bytes .*max_unpacked \(--max-unpacked\)")
     target = tmp_path / "x.zarr"
     assert images_to_zarr([source], target, workers=1, max_unpacked=2**23).written == 1
-    assert main([str(source), str(tmp_path / "y.zarr"), "--max-unpacked", str(2**23)]) == 0
-    assert main([str(source), str(tmp_path / "z.zarr"), "--max-unpacked", str(2**20)]) == 1
+    assert prepare_images([str(source), str(tmp_path / "y.zarr"), "--max-unpacked", str(2**23)]) == 0
+    assert prepare_images([str(source), str(tmp_path / "z.zarr"), "--max-unpacked", str(2**20)]) == 1
 
 
 def test_the_limit_grows_with_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
+from tests.commands import prepare_arrays, prepare_images
 from tests.data_prep.image_files import encoded, noise, write_folder, write_tar
 from tests.data_prep.table_files import FORMATS, stored, write_rows
 from vmfa_dask.data_prep import builds, hdf5_tables, image_decoding, image_parts, npy_tables, parquet_tables, raw_shards
-from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr
 from vmfa_dask.data_prep.builds import in_work
 from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
-from vmfa_dask.data_prep.images_to_zarr import main as images_main
 from vmfa_dask.data_prep.recipes import emnist
 from vmfa_dask.data_prep.recipes.idx import IdxTable
 
@@ -44,7 +44,7 @@ def test_tables_are_refused_by_name_or_keep_their_shape(
         content = {"flip": content, "cut": content[:place], "more": content + content[:place]}[damage]
         source.write_bytes(content)
         target = tmp_path / f"{number}.zarr"
-        if main([str(source), str(target)]) == 0:
+        if prepare_arrays([str(source), str(target)]) == 0:
             assert damage != "cut"
             assert stored(target).shape == ROWS.shape
             continue
@@ -184,7 +184,7 @@ def test_a_full_disk_is_named(
     images = write_folder(tmp_path / "images", {"0.png": encoded(noise(0))})
     monkeypatch.setattr(raw_shards, "_write", full)
     monkeypatch.setattr(zarr.Array, "__setitem__", full)
-    for call, path in ((main, source), (images_main, images)):
+    for call, path in ((prepare_arrays, source), (prepare_images, images)):
         assert call([str(path), str(tmp_path / "x.zarr")]) == 1
         assert "No space left on device: '" + str(tmp_path / "x.zarr.partial") in capsys.readouterr().err
         (tmp_path / "x.zarr.partial").rename(tmp_path / path.stem.join("zz"))
@@ -241,5 +241,5 @@ def test_a_lack_of_memory_is_one_line_of_the_command(
         raise MemoryError
 
     monkeypatch.setattr(npy_tables, "_require_size", fail)
-    assert main([str(write_rows(tmp_path, "a", "npy", ROWS)), str(tmp_path / "x.zarr")]) == 1
+    assert prepare_arrays([str(write_rows(tmp_path, "a", "npy", ROWS)), str(tmp_path / "x.zarr")]) == 1
     assert capsys.readouterr().err.splitlines()[-1].startswith("error: out of memory")

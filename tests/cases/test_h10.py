@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.commands import prepare_arrays
 from tests.data_prep.table_files import FORMATS, stored, write_rows
-from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr
 
 DTYPES = [np.dtype(d) for d in "u1 u2 u4 u8 i1 i2 i4 i8 f2 f4 f8".split()]
 LOSSY = {
@@ -123,10 +124,10 @@ def test_a_stated_dtype_rounds_and_never_wraps(
 def test_the_command_states_a_dtype(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = small(np.dtype("int64")) + BIG
     sources = [write_rows(tmp_path, "a", "npy", rows), write_rows(tmp_path, "b", "npy", small(np.dtype("float32")))]
-    assert main([*map(str, sources), str(tmp_path / "x.zarr")]) == 1
+    assert prepare_arrays([*map(str, sources), str(tmp_path / "x.zarr")]) == 1
     assert "State dtype='float64' (--dtype float64) to round" in capsys.readouterr().err
-    assert main([*map(str, sources), str(tmp_path / "y.zarr"), "--dtype", "float64"]) == 0
+    assert prepare_arrays([*map(str, sources), str(tmp_path / "y.zarr"), "--dtype", "float64"]) == 0
     np.testing.assert_array_equal(stored(tmp_path / "y.zarr")[:4], rows.astype("float64"))
     for other in ("complex64", "object", "bool", "nonsense"):
-        assert main([*map(str, sources), str(tmp_path / "z.zarr"), "--dtype", other]) == 1
+        assert prepare_arrays([*map(str, sources), str(tmp_path / "z.zarr"), "--dtype", other]) == 1
         assert f"dtype='{other}': expected an integer or a float of at most 64 bits" in capsys.readouterr().err

@@ -12,12 +12,13 @@ import pytest
 import zarr
 from distributed import Client
 
+from tests.commands import prepare_images
 from tests.data_prep.frame_files import FORMATS, animated, grey, tiff_pages
 from tests.data_prep.image_files import encoded, files_below, noise, rows, write_folder, write_tar, write_zip
 from vmfa_dask.data_prep import image_decoding, image_parts
 from vmfa_dask.data_prep.image_decoding import Shaping, decode
 from vmfa_dask.data_prep.image_entries import Entry
-from vmfa_dask.data_prep.images_to_zarr import images_to_zarr, main
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 from vmfa_dask.data_prep.splits import HashSplit
 
 N = 50
@@ -53,12 +54,12 @@ def test_frames_that_are_not_used_are_counted(
     files |= {"one.gif": animated([grey(7)], "gif"), "one.jpg": encoded(noise(3), "JPEG")}
     source = source_of(container, tmp_path, files)
     with caplog.at_level(logging.WARNING, "vmfa_dask.data_prep"):
-        assert main([str(source), str(tmp_path / "x.zarr"), "--workers", "1"]) == 0
+        assert prepare_images([str(source), str(tmp_path / "x.zarr"), "--workers", "1"]) == 0
     assert "4 file(s) hold 196 frames or pages after their first one, which are not used" in caplog.text
     assert "--frames all" in caplog.text
     assert capsys.readouterr().out == "6 images written, 0 skipped, 196 frames of 4 file(s) not used\n"
     assert zarr.open_array(tmp_path / "x.zarr", mode="r").attrs["unused"] == {"files": 4, "frames": 196}
-    assert main([str(source), str(tmp_path / "y.zarr"), "--frames", "all", "--size", "6", "8"]) == 0
+    assert prepare_images([str(source), str(tmp_path / "y.zarr"), "--frames", "all", "--size", "6", "8"]) == 0
     assert capsys.readouterr().out == "202 images written, 0 skipped\n"
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from distributed import Client
 
+from tests.commands import prepare_arrays
 from tests.data_prep.image_files import files_below
 from tests.data_prep.table_files import FORMATS, disk_full_after, stored, write_rows
-from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr
 
 ROWS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
 
@@ -39,7 +40,7 @@ def test_parts_are_read_in_order(tmp_path: Path, file_format: str, names: list[s
     for beside in ("_SUCCESS", "_metadata", ".part-0.parquet.crc", "part-0.crc", ".DS_Store", "_temporary/0/x.npy"):
         (folder / beside).parent.mkdir(parents=True, exist_ok=True)
         (folder / beside).write_bytes(b"no rows")
-    assert main([str(folder), str(tmp_path / "x.zarr")]) == 0
+    assert prepare_arrays([str(folder), str(tmp_path / "x.zarr")]) == 0
     np.testing.assert_array_equal(stored(tmp_path / "x.zarr"), ROWS)
 
 
@@ -110,7 +111,7 @@ def test_an_interrupted_call_goes_on_and_another_part_is_noticed(
 
 def test_what_is_no_folder_of_parts_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def refused(folder: Path, target: str = "x.zarr") -> str:
-        assert main([str(folder), str(tmp_path / target)]) == 1
+        assert prepare_arrays([str(folder), str(tmp_path / target)]) == 1
         assert not list(tmp_path.rglob("*.zarr*"))
         return capsys.readouterr().err
 

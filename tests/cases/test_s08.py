@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
+from tests.commands import prepare_arrays
 from tests.data_prep.table_files import stored
-from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr
 
 X = np.random.default_rng(0).normal(size=(20, 2))
 FRAME = pd.DataFrame(X, columns=["u", "w"])
@@ -56,7 +57,7 @@ def test_the_index_is_left_out(tmp_path: Path, name: str, caplog: pytest.LogCapt
 
 def test_an_index_that_is_asked_for_is_a_feature(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(FRAMES["filtered"][0], tmp_path / "a.parquet", index=True)
-    assert main([str(source), str(tmp_path / "x.zarr"), "--columns", "__index_level_0__,w"]) == 0
+    assert prepare_arrays([str(source), str(tmp_path / "x.zarr"), "--columns", "__index_level_0__,w"]) == 0
     assert capsys.readouterr().out.endswith("rows, columns __index_level_0__, w\n")
     np.testing.assert_array_equal(
         stored(tmp_path / "x.zarr"), np.column_stack([np.flatnonzero(KEPT), X[KEPT, 1]])

@@ -13,11 +13,12 @@ import pytest
 import zarr
 from distributed import Client
 
+from tests.commands import prepare_arrays
 from tests.data_prep.image_files import files_below
 from tests.data_prep.table_files import disk_full_after, stored
 from vmfa_dask import fit_local
 from vmfa_dask.data_prep import shards, splits
-from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr
 from vmfa_dask.data_prep.splits import HashSplit
 
 ROWS = np.random.default_rng(0).normal(10, 3, (1000, 12)).astype(np.float32)
@@ -100,7 +101,7 @@ def test_workers_of_a_cluster_write(tmp_path: Path, processes: Client) -> None:
     assert arrays_to_zarr(sources, tmp_path / "x.zarr", client=processes) == 1000
     np.testing.assert_array_equal(stored(tmp_path / "x.zarr"), ROWS)
     target = tmp_path / "y.zarr"
-    assert main([*map(str, sources), str(target), "--cluster", processes.scheduler.address]) == 0
+    assert prepare_arrays([*map(str, sources), str(target), "--scheduler", processes.scheduler.address]) == 0
     np.testing.assert_array_equal(stored(target), ROWS)
 
 
@@ -119,7 +120,7 @@ def test_a_test_split_follows_from_source_and_row(
     assert arrays_to_zarr(sources, tmp_path / "y.zarr", test_share=0.2, seed=7, client=in_process) == 1000
     assert files_below(tmp_path / "y.zarr") == files_below(tmp_path / "x.zarr")
     command = [*map(str, reversed(sources)), str(tmp_path / "z.zarr"), "--test-share", "0.2", "--seed", "7"]
-    assert main(command) == 0
+    assert prepare_arrays(command) == 0
     other = stored(tmp_path / "z.zarr/test")
     np.testing.assert_array_equal(np.roll(other, tests[:333].sum(), axis=0), ROWS[tests])
 
@@ -220,10 +221,10 @@ def test_rows_that_do_not_fit_together_are_named(tmp_path: Path) -> None:
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = parquet(tmp_path / "a.parquet", {"u": ROWS[:, 0], "w": ROWS[:, 1], "name": ["x"] * 1000})
     arguments = [str(source), str(tmp_path / "x.zarr"), "--columns", "u,w", "--compress"]
-    assert main(arguments) == 0
+    assert prepare_arrays(arguments) == 0
     assert "x.zarr: 1000 rows" in capsys.readouterr().out
     np.testing.assert_array_equal(stored(tmp_path / "x.zarr"), ROWS[:, :2])
-    assert main(arguments) == 1
+    assert prepare_arrays(arguments) == 1
     assert "x.zarr exists; remove it first" in capsys.readouterr().err
-    assert main([str(tmp_path / "none.npy"), str(tmp_path / "y.zarr")]) == 1
+    assert prepare_arrays([str(tmp_path / "none.npy"), str(tmp_path / "y.zarr")]) == 1
     assert "none.npy does not exist" in capsys.readouterr().err

@@ -10,8 +10,9 @@ import pytest
 import zarr
 from PIL import Image
 
+from tests.commands import prepare_images
 from tests.data_prep.image_files import encoded, noise, rows, write_folder, write_tar, write_zip
-from vmfa_dask.data_prep.images_to_zarr import images_to_zarr, main
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 
 
 def test_folder_and_archives_give_the_same_array(tmp_path: Path, five_images: dict[str, bytes]) -> None:
@@ -151,10 +152,10 @@ def test_command_line(tmp_path: Path, five_images: dict[str, bytes], capsys: pyt
     folder = write_folder(tmp_path / "folder", five_images | {"e\x1b[2J.txt": b"text"})
     archive = write_tar(tmp_path / "images.tar", five_images)
     command = [str(folder), str(archive), str(tmp_path / "out.zarr"), "--size", "3", "4", "--channels", "1"]
-    assert main(command) == 0
+    assert prepare_images(command) == 0
     output = capsys.readouterr()
     assert output.out == "10 images written, 1 skipped\n"
     assert output.err.startswith(r"skipped 'folder/e\x1b[2J.txt': ")
     assert rows(tmp_path / "out.zarr").shape == (10, 3, 4, 1)
-    assert main(command) == 1
+    assert prepare_images(command) == 1
     assert "exists" in capsys.readouterr().err

@@ -12,9 +12,10 @@ import psutil
 import pytest
 from distributed import Client
 
+from tests.commands import prepare_images
 from tests.data_prep.image_files import encoded, files_below, noise, write_folder, write_tar
 from vmfa_dask.data_prep import image_archives, image_parts, image_sources, image_store, shards
-from vmfa_dask.data_prep.images_to_zarr import images_to_zarr, main
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 
 ROOT = Path(__file__).parents[2]
 OPTIONS: dict[str, Any] = {"rows_per_chunk": 2, "test_share": 0.3, "seed": 5}
@@ -213,8 +214,9 @@ def test_a_cluster_goes_on_where_threads_were_killed(
 ) -> None:
     images_to_zarr(sources, tmp_path / "whole.zarr", **OPTIONS)
     kill("write", 2, tmp_path / "x.zarr", sources)
-    options = ["--rows-per-chunk", "2", "--test-share", "0.3", "--seed", "5", "--cluster", in_process.scheduler.address]
-    assert main([*map(str, sources), str(tmp_path / "x.zarr"), *options]) == 0
+    options = ["--rows-per-chunk", "2", "--test-share", "0.3", "--seed", "5"]
+    options += ["--scheduler", in_process.scheduler.address]
+    assert prepare_images([*map(str, sources), str(tmp_path / "x.zarr"), *options]) == 0
     assert "50 images written" in capsys.readouterr().out
     assert files_below(tmp_path / "x.zarr") == files_below(tmp_path / "whole.zarr")
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import zarr
 
+from tests.commands import prepare_images
 from tests.data_prep.image_files import encoded, noise, write_folder, write_tar
 from vmfa_dask.data_prep.image_store import SKIPPED_FILE
-from vmfa_dask.data_prep.images_to_zarr import images_to_zarr, main
+from vmfa_dask.data_prep.images_to_zarr import images_to_zarr
 from vmfa_dask.data_prep.splits import TEST, HashSplit
 
 FILES = {f"a/{seed}.png": encoded(noise(seed)) for seed in range(60)}
@@ -59,7 +60,7 @@ def test_an_image_keeps_its_side_whatever_the_sources_are(tmp_path: Path) -> Non
 
 def test_a_group_describes_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = write_tar(tmp_path / "a.tar", FILES | {"notes.txt": b"text"})
-    assert main([str(archive), str(tmp_path / "x.zarr"), "--test-share", "0.25", "--seed", "1"]) == 0
+    assert prepare_images([str(archive), str(tmp_path / "x.zarr"), "--test-share", "0.25", "--seed", "1"]) == 0
     group = zarr.open_group(tmp_path / "x.zarr", mode="r")
     assert sorted(name for name, _ in group.arrays()) == ["test", "train"]
     train, test = group["train"], group["test"]

@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
+from tests.commands import prepare_arrays
 from tests.data_prep.image_files import files_below
 from tests.data_prep.table_files import FORMATS, stored, write_rows
-from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr, main
+from vmfa_dask.data_prep.arrays_to_zarr import arrays_to_zarr
 from vmfa_dask.data_prep.splits import HashSplit
 
 DTYPES = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
@@ -63,7 +64,7 @@ def test_values_that_no_fit_takes_are_named(tmp_path: Path, file_format: str, dt
     message = rf"a\.\w+: row 30 holds {value} in {feature} \(2 of the rows 0 to 49 hold NaN or infinity\)"
     with pytest.raises(ValueError, match=message):
         arrays_to_zarr([source], tmp_path / "x.zarr")
-    assert main([str(source), str(tmp_path / "y.zarr"), "--allow-nonfinite"]) == 0
+    assert prepare_arrays([str(source), str(tmp_path / "y.zarr"), "--allow-nonfinite"]) == 0
     np.testing.assert_array_equal(stored(tmp_path / "y.zarr"), rows)
 
 

@@ -35,7 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         write_tar(folder / f"train-{part}.tar", {f"{k:06d}.jpg": encoded(patches[k], "JPEG") for k in numbers})
     archives = sorted(str(path) for path in folder.glob("*.tar"))
     target = str(folder / "patches.zarr")
-    done = run_python("-m", "vmfa_dask.data_prep.images_to_zarr", *archives, target, timeout=120)
+    done = run_python("-m", "vmfa_dask", "prepare", "images", *archives, target, timeout=120)
     assert f"{len(patches)} images written, 0 skipped" in done.stdout
     return target
 

@@ -1,32 +1,24 @@
 """Turns arrays in files (`.npy`, `.h5`, `.parquet`) and folders of them into one sharded Zarr array of rows.
 
-    python -m vmfa_dask.data_prep.arrays_to_zarr SOURCE [SOURCE ...] TARGET.zarr [--dataset NAME] [--columns A,B]
-        [--dtype float32] [--allow-nonfinite] [--test-share 0.05 --seed 0] [--cluster URL]
-
 Rows keep the order of the sources, and their dtype. A task writes one shard; shards that exist already are not written
-again, so that the same call resumes after an interruption. Imports `builds`, `commands`, `table_files`,
-`table_sources`, `table_dtypes`, `file_tables`, `parquet_tables`, `source_files`, `splits`, `shards` and `tables`.
+again, so that the same call resumes after an interruption. Imports `builds`, `table_files`, `table_sources`,
+`table_dtypes`, `file_tables`, `parquet_tables`, `source_files`, `splits`, `shards` and `tables`.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
 import itertools
 import json
 import logging
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 
 from vmfa_dask.data_prep.builds import begin, finish, in_work, require_unchanged
-from vmfa_dask.data_prep.commands import run_command
 from vmfa_dask.data_prep.file_tables import listed
 from vmfa_dask.data_prep.parquet_tables import ParquetTable
 from vmfa_dask.data_prep.shards import listed_sources, require_apart, require_place, write_store
@@ -169,36 +161,3 @@ def _log_columns(sources: Sequence[Source]) -> None:
             if columns:
                 more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
                 logger.info("%s%s: %s %s", paths[0], more, meaning, listed(columns))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments, by default those of the process; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m vmfa_dask.data_prep.arrays_to_zarr",
-        description="Turn files of rows (NumPy, HDF5, Parquet), and folders of them, into one Zarr array.",
-    )
-    parser.add_argument("sources", nargs="+", help=".npy, .h5, .hdf5, .parquet or .pq files, or folders of them")
-    parser.add_argument("target", help="the new Zarr store")
-    parser.add_argument("--dataset", help="data set of HDF5 files")
-    parser.add_argument("--columns", help="columns of Parquet files, separated by commas")
-    parser.add_argument("--dtype", help="dtype of the store, such as float32; numbers are rounded to it")
-    parser.add_argument("--allow-nonfinite", action="store_true", help="keep NaN and infinity, which fits refuse")
-    parser.add_argument("--compress", action="store_true", help="compress chunks by Zstandard")
-    parser.add_argument("--test-share", type=float, help="draw a test split, as arrays train and test")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the test split (default: 0)")
-    parser.add_argument("--cluster", help="Dask scheduler whose workers write the store")
-    options = parser.parse_args(arguments)
-    columns = next(csv.reader([options.columns])) if options.columns else None
-    choices = {"dataset": options.dataset, "columns": columns, "compress": options.compress, "dtype": options.dtype}
-    choices |= {"allow_nonfinite": options.allow_nonfinite, "test_share": options.test_share, "seed": options.seed}
-
-    def write(client: Any) -> None:
-        n_rows = arrays_to_zarr(options.sources, options.target, client=client, **choices)
-        used: Any = zarr.open(options.target, mode="r").attrs.get("columns")
-        print(f"{options.target}: {n_rows} rows{f', columns {listed(used, 12)}' if used else ''}")
-
-    return run_command(write, options.cluster)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,24 +1,18 @@
 """Turns folders, tar and zip archives of images into one uint8 Zarr array of shape (N, height, width, channels).
 
-    python -m vmfa_dask.data_prep.images_to_zarr SOURCE [SOURCE ...] TARGET.zarr [--size H W] [--channels 1|3]
-        [--frames first|all] [--test-share 0.05 --seed 0] [--cluster URL]
-
 Sources keep their given order, archives the order of their members, folders are sorted by path. Images that cannot be
-used are skipped and reported, never replaced. An interrupted call resumes when it is made again. Imports `commands`,
-`image_sources`, `image_decoding`, `image_plan`, `image_store`, `shards` and `splits`.
+used are skipped and reported, never replaced. An interrupted call resumes when it is made again.
+Imports `image_sources`, `image_decoding`, `image_plan`, `image_store`, `shards` and `splits`.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vmfa_dask.data_prep.commands import run_command
-from vmfa_dask.data_prep.image_decoding import FRAMES, Shaping
+from vmfa_dask.data_prep.image_decoding import Shaping
 from vmfa_dask.data_prep.image_plan import Plan
 from vmfa_dask.data_prep.image_sources import open_sources
 from vmfa_dask.data_prep.image_store import Report, write_images
@@ -26,8 +20,6 @@ from vmfa_dask.data_prep.shards import listed_sources, require_apart
 from vmfa_dask.data_prep.splits import HashSplit
 
 _STORE_MARKERS = ("zarr.json", ".zarray", ".zgroup")
-PRINTED = 1000
-"""Number of skipped images that the command names; the store lists more."""
 
 
 def images_to_zarr(
@@ -127,58 +119,3 @@ def _check_target(target: Path, sources: Sequence[Path], overwrite: bool) -> Non
             raise FileExistsError(f"target {target} exists; remove it, or ask to overwrite it")
         if not any((target / marker).is_file() for marker in _STORE_MARKERS):
             raise FileExistsError(f"target {target} is not a Zarr store and is not overwritten")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m vmfa_dask.data_prep.images_to_zarr",
-        description="Turn folders, tar and zip archives of images into a uint8 Zarr array (N, height, width, channel).",
-    )
-    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="folder, .tar, .tar.gz or .zip, or an image")
-    parser.add_argument("target", metavar="TARGET.zarr", help="the new store")
-    parser.add_argument("--size", nargs=2, type=int, metavar=("H", "W"), help="crop around the centre and resize")
-    parser.add_argument("--channels", type=int, choices=(1, 3), default=3, help="grey or RGB (default: 3)")
-    parser.add_argument(
-        "--frames", choices=FRAMES, default="first", help="frames or pages that become rows (default: first)"
-    )
-    parser.add_argument("--rows-per-chunk", type=int, metavar="N", help="images per chunk (default: about 2 MiB)")
-    parser.add_argument("--test-share", type=float, metavar="SHARE", help="draw a test split, as arrays train and test")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the test split (default: 0)")
-    parser.add_argument(
-        "--max-unpacked",
-        type=int,
-        metavar="BYTES",
-        help="largest size that an archive may unpack to (default: 1 GiB, or 100 times its size if that is more)",
-    )
-    parser.add_argument("--cluster", metavar="URL", help="Dask scheduler whose workers write the store")
-    parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: one per core)")
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing store")
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments, by default those of the process; returns its exit code."""
-    options = vars(_parser().parse_args(arguments))
-    size, cluster = options.pop("size"), options.pop("cluster")
-    options["size"] = None if size is None else tuple(size)
-    return run_command(lambda client: print_report(images_to_zarr(**options, client=client)), cluster)
-
-
-def print_report(report: Report) -> None:
-    """Print the counts, and to the error stream what was skipped.
-
-    Parameters
-    ----------
-    report : Report
-        Of a finished call.
-    """
-    for name, reason in report.skipped[:PRINTED]:
-        # Names come from foreign archives: control characters must not reach the terminal.
-        print(f"skipped {name!a}: {reason!a}", file=sys.stderr)
-    sides = ", ".join(f"{n} {side}" for side, n in report.rows.items() if side)
-    unused = f", {report.unused_frames} frames of {report.unused_files} file(s) not used" if report.unused_files else ""
-    print(f"{report.written} images written{f' ({sides})' if sides else ''}, {report.n_skipped} skipped{unused}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -199,23 +199,6 @@ def _damage(path: Path, verdict: str, error: Exception) -> ValueError:
     return ValueError(f"{path} {verdict}: {reason}")
 
 
-def error_line(error: BaseException) -> str:
-    """Format an error for the command line.
-
-    Parameters
-    ----------
-    error : BaseException
-        Any error.
-
-    Returns
-    -------
-    str
-        A single line that begins with ``error:``.
-    """
-    text = " ".join(str(error).split()) or "no details"
-    return f"error: out of memory: {text}" if isinstance(error, MemoryError) else f"error: {error}"
-
-
 @contextmanager
 def place_named(path: Path) -> Iterator[None]:
     """Add the path to errors of writing, such as that of a full disk.

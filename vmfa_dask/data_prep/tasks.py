@@ -96,31 +96,3 @@ def in_order(
     finally:
         for future in pending:
             future.cancel()
-
-
-def with_cluster(address: str | None, call: Callable[[Any], Result]) -> Result:
-    """Call a function with a client of a cluster, which is closed afterwards.
-
-    Parameters
-    ----------
-    address : str, optional
-        URL of the scheduler.
-    call : callable
-        Given the client, or None if there is no address.
-
-    Returns
-    -------
-    Any
-        What the call returns.
-
-    Raises
-    ------
-    OSError
-        If no scheduler answers within 30 seconds.
-    """
-    if address is None:
-        return call(None)
-    from distributed import Client
-
-    with Client(address, timeout=30) as client:  # type: ignore[no-untyped-call]
-        return call(client)

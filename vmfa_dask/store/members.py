@@ -34,10 +34,10 @@ def chosen_member(label: str, group: zarr.Group, name: str | None) -> zarr.Array
     if isinstance(node, zarr.Array):
         return node
     if node is not None:
-        candidates = _arrays(node)
+        candidates = arrays_of(node)
         if len(candidates) == 1:
             return next(iter(candidates.values()))
-    arrays = _arrays(group)
+    arrays = arrays_of(group)
     names = ", ".join(repr(path) for path in arrays) or "none"
     shapes = f"; their shapes are {', '.join(str(array.shape) for array in arrays.values())}" if arrays else ""
     raise ValueError(
@@ -58,8 +58,19 @@ def _node(group: zarr.Group, name: str | None) -> zarr.Array[Any] | zarr.Group |
     return node if isinstance(node, zarr.Array | zarr.Group) else None
 
 
-def _arrays(group: zarr.Group) -> dict[str, zarr.Array[Any]]:
-    """All arrays of a group by their paths, sorted."""
+def arrays_of(group: zarr.Group) -> dict[str, zarr.Array[Any]]:
+    """All arrays of a group.
+
+    Parameters
+    ----------
+    group : zarr.Group
+        The group.
+
+    Returns
+    -------
+    dict of str to zarr.Array
+        At any depth, by their paths, sorted.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Object at .* is not recognized")  # other files beside the arrays are fine
         members = list(group.members(max_depth=None))

@@ -8,17 +8,20 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import zarr
 from zarr.codecs import ShardingCodec
 from zarr.storage import LocalStore, StorePath, ZipStore
 
-from vmfa_dask.store.members import chosen_member
+from vmfa_dask.store.members import arrays_of, chosen_member
 from vmfa_dask.store.metadata import BadMetadata, MetadataStore
 from vmfa_dask.store.objects import is_object_store, zarr_target
 from vmfa_dask.store.regular import irregular
+
+Result = TypeVar("Result")
 
 # What Zarr raises over metadata that it cannot make an array of. Errors of the store itself (OSError) pass unchanged.
 _METADATA_ERRORS = (
@@ -52,23 +55,53 @@ def open_array(url: str, name: str | None = None) -> zarr.Array[Any]:
         If `url` is a group and `name` does not choose one of its arrays; the message lists them. If it is a file of
         another kind, or its metadata are damaged; the message names the file.
     """
-    store = _store_of(url)
-    try:
-        return _without_checks(_opened(url, name, store))
-    except BaseException:
-        _close(store)
-        raise
 
-
-def _opened(url: str, name: str | None, store: Any) -> zarr.Array[Any]:
-    try:
-        node = zarr.open(store, mode="r")
+    def choose(node: zarr.Array[Any] | zarr.Group) -> zarr.Array[Any]:
         if isinstance(node, zarr.Group):
             node = chosen_member(url, node, name)
         elif name is not None:
             raise ValueError(f"{url} is an array itself; array={name!r} chooses one inside a group")
         refuse_objects(url, node)
         _ = node.chunks, node.shards, node.dtype  # raises for grids that are not regular
+        return node
+
+    return _without_checks(_from_node(url, choose))
+
+
+def open_arrays(url: str) -> dict[str, zarr.Array[Any]]:
+    """Open all arrays of a Zarr store for reading, whatever they hold.
+
+    Parameters
+    ----------
+    url : str
+        As for `open_array`.
+
+    Returns
+    -------
+    dict of str to zarr.Array
+        By their paths in the group; the path of an array itself is empty.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As `open_array`.
+    """
+    return _from_node(url, lambda node: {"": node} if isinstance(node, zarr.Array) else arrays_of(node))
+
+
+def _from_node(url: str, read: Callable[[zarr.Array[Any] | zarr.Group], Result]) -> Result:
+    """What a function makes of the array or group at a URL; errors of its metadata are one line."""
+    store = _store_of(url)
+    try:
+        return _read_node(url, read, store)
+    except BaseException:
+        _close(store)
+        raise
+
+
+def _read_node(url: str, read: Callable[[zarr.Array[Any] | zarr.Group], Result], store: Any) -> Result:
+    try:
+        return read(zarr.open(store, mode="r"))
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{url}: no Zarr array or group is stored there") from error
     except BadMetadata:
@@ -81,7 +114,6 @@ def _opened(url: str, name: str | None, store: Any) -> zarr.Array[Any]:
             f"{url}: its metadata are damaged, or of a kind that Zarr does not know: {type(error).__name__}: {message}"
             "; restore them from a copy, or write the array again"
         ) from error
-    return node
 
 
 def _close(store: Any) -> None:

@@ -17,8 +17,10 @@ from vmfa_dask.store.scratch import ALL_BUT_MARK
 from vmfa_dask.store.version_store import PARTS_OF_VERSIONS
 
 STOP, LOCK, VERSIONS = "stop", "run.lock", "versions"
+# The options of the command that began the run, if a command did.
+CALL = "fit.toml"
 _EXCHANGE = "exchange-"
-_FILES = (IDENTITY, CONTENTS, STATE, STOP, LOCK)
+_FILES = (IDENTITY, CONTENTS, STATE, STOP, LOCK, CALL)
 _LEFTOVER = re.compile(rf"({'|'.join(map(re.escape, _FILES))}){PARTIAL}|\.probe-\d+")
 _EXCHANGE_NAME = re.compile(rf"{_EXCHANGE}[0-9a-f]{{8}}")
 _PARTIAL_MARK = re.compile(rf"{re.escape(MARK)}{PARTIAL}")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from distributed import Client
 
+from tests.commands import prepare
 from tests.data_prep.image_files import encoded, files_below, noise, write_folder, write_tar, write_zip
 from tests.data_prep.recipes.small import expect, stored
 from vmfa_dask.data_prep import image_parts, image_sources
@@ -194,10 +195,10 @@ def test_yfcc100m_names_lists_that_are_none(tmp_path: Path) -> None:
 
 
 def test_the_commands(tmp_path: Path, archives: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cifar10.main([str(archives), str(tmp_path / "x.zarr")]) == 0
+    assert prepare("cifar10", [str(archives), str(tmp_path / "x.zarr")]) == 0
     assert capsys.readouterr().out == "train: 3 images, 3 in the paper\ntest: 2 images, 2 in the paper\n"
     folder = write_folder(tmp_path / "photos", PHOTOS)
-    assert yfcc100m.main([str(folder), str(tmp_path / "y.zarr"), "--test-share", "0.3", "--seed", "2"]) == 0
+    assert prepare("yfcc100m", [str(folder), str(tmp_path / "y.zarr"), "--test-share", "0.3", "--seed", "2"]) == 0
     assert "94,197,533 in the paper" in capsys.readouterr().out
-    assert celeba.main([str(folder), str(tmp_path / "z.zarr"), "--crop", "25", "50", "128", "128"]) == 1
+    assert prepare("celeba", [str(folder), str(tmp_path / "z.zarr"), "--crop", "25", "50", "128", "128"]) == 1
     assert "list_eval_partition.txt; img_align_celeba or img_align_celeba.zip" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import pytest
 import zarr
 from distributed import Client
 
+from tests.commands import prepare
 from tests.data_prep.image_files import files_below
 from tests.data_prep.recipes.small import expect, random_bytes, stored, write_idx, write_mat, write_records
 from tests.data_prep.table_files import disk_full_after
@@ -236,7 +237,7 @@ def test_svhn_names_what_is_missing_damaged_or_differs(
 def test_the_command(tmp_path: Path, house_numbers: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (house_numbers / "extra_32x32.mat").unlink()
     command = [str(house_numbers), str(tmp_path / "x.zarr")]
-    assert svhn.main(command) == 1
+    assert prepare("svhn", command) == 1
     assert capsys.readouterr().err.startswith("error: svhn: extra_32x32.mat is missing")
-    assert svhn.main([*command, "--partial"]) == 0
+    assert prepare("svhn", [*command, "--partial"]) == 0
     assert capsys.readouterr().out == "train: 11 images, 25 in the paper\ntest: 6 images, 6 in the paper\n"

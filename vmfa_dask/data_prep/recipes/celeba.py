@@ -1,7 +1,5 @@
 """CelebA (Liu et al., 2015), aligned and cropped faces, as a store of 64 x 64 pixels.
 
-    python -m vmfa_dask.data_prep.recipes.celeba FOLDER TARGET.zarr
-
 The folder holds ``list_eval_partition.txt`` and the images of 178 x 218 pixels as ``img_align_celeba`` or
 ``img_align_celeba.zip``. *train* and *valid* are merged. Preprocessing is that of Richardson and Weiss (2018): their
 repository (https://github.com/eitanrich/gans-n-gmms, ``mfa_train_celeba.py``) cuts out 128 x 128 pixels whose upper
@@ -12,7 +10,6 @@ left corner is at x = 25, y = 50, and resizes bilinearly to 64 x 64 by OpenCV, w
 from __future__ import annotations
 
 import os
-import sys
 import zipfile
 from collections.abc import Iterable
 from io import BytesIO
@@ -29,23 +26,13 @@ from vmfa_dask.data_prep.image_store import write_images
 from vmfa_dask.data_prep.recipes.files import find_all
 from vmfa_dask.data_prep.recipes.jobs import Job
 from vmfa_dask.data_prep.recipes.paper import DATA_SETS
-from vmfa_dask.data_prep.recipes.recipe import MAX_UNPACKED, Recipe
+from vmfa_dask.data_prep.recipes.recipe import Recipe
 from vmfa_dask.data_prep.source_files import damage_named
 from vmfa_dask.data_prep.splits import TEST, TRAIN
 
 PARTITION = "list_eval_partition.txt"
 IMAGES = ("img_align_celeba", "img_align_celeba.zip")
 CROP = (25, 50, 128, 128)
-_OPTIONS = {
-    "--crop": {
-        "nargs": 4,
-        "type": int,
-        "default": CROP,
-        "metavar": ("LEFT", "TOP", "WIDTH", "HEIGHT"),
-        "help": f"rectangle that is kept, in pixels (default: {' '.join(map(str, CROP))})",
-    },
-    **MAX_UNPACKED,
-}
 _SIDES = {"0": TRAIN, "1": TRAIN, "2": TEST}
 _ORIGINAL = (178, 218)
 
@@ -139,8 +126,4 @@ def _stream(content: Path | bytes) -> Any:
     return BytesIO(content) if isinstance(content, bytes) else content
 
 
-RECIPE = Recipe("celeba", f"CelebA from {PARTITION} and {' or '.join(IMAGES)}.", write, _OPTIONS)
-prepare, main = RECIPE.prepare, RECIPE.main
-
-if __name__ == "__main__":
-    sys.exit(main())
+prepare = Recipe("celeba", write).prepare

@@ -1,7 +1,5 @@
 """CIFAR-10 (Krizhevsky, 2009) as a store, from its binary version or from tar archives of JPEG images.
 
-    python -m vmfa_dask.data_prep.recipes.cifar10 FOLDER TARGET.zarr
-
 The binary version is ``data_batch_1.bin`` to ``data_batch_5.bin`` and ``test_batch.bin`` of 10,000 records each: a
 label, then 32 x 32 values of red, of green and of blue. Archives are ``train-*.tar`` and ``test-*.tar``, whose members
 lie in folders named for the classes; pixels then differ a little from the original, as JPEG loses some.
@@ -9,7 +7,6 @@ lie in folders named for the classes; pixels then differ a little from the origi
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,7 @@ from vmfa_dask.data_prep.image_store import write_images
 from vmfa_dask.data_prep.recipes.files import find, matching
 from vmfa_dask.data_prep.recipes.jobs import Job
 from vmfa_dask.data_prep.recipes.paper import DATA_SETS
-from vmfa_dask.data_prep.recipes.recipe import MAX_UNPACKED, Recipe
+from vmfa_dask.data_prep.recipes.recipe import Recipe
 from vmfa_dask.data_prep.splits import TEST, TRAIN
 from vmfa_dask.data_prep.tables import Block
 
@@ -140,13 +137,4 @@ def _write_archives(job: Job, archives: list[tuple[Path, str]], max_unpacked: in
     write_images(plan, job.target, client=job.client, workers=job.workers, accept=job.require_counts)
 
 
-RECIPE = Recipe(
-    "cifar10",
-    "CIFAR-10 from data_batch_*.bin and test_batch.bin, or from train-*.tar and test-*.tar.",
-    write,
-    MAX_UNPACKED,
-)
-prepare, main = RECIPE.prepare, RECIPE.main
-
-if __name__ == "__main__":
-    sys.exit(main())
+prepare = Recipe("cifar10", write).prepare

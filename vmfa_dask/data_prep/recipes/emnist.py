@@ -1,7 +1,5 @@
 """EMNIST (Cohen et al., 2017), split *byclass*, as a store: grey images with Gaussian noise.
 
-    python -m vmfa_dask.data_prep.recipes.emnist FOLDER TARGET.zarr [--noise 1.0] [--seed 0]
-
 The four idx files are ``emnist-byclass-{train,test}-{images-idx3,labels-idx1}-ubyte``, with ``.gz`` or without. They
 hold each image transposed, which is undone. The noise avoids pixels without variance at the edges; a row's is a
 function of `seed`, side and row number.
@@ -9,7 +7,6 @@ function of `seed`, side and row number.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +22,6 @@ from vmfa_dask.data_prep.recipes.recipe import Recipe
 from vmfa_dask.data_prep.splits import TEST, TRAIN
 from vmfa_dask.data_prep.tables import Block, Table
 
-_OPTIONS = {
-    "--noise": {"type": float, "default": 1.0, "help": "standard deviation in grey levels (default: 1)"},
-    "--seed": {"type": int, "default": 0, "help": "seed of the noise (default: 0)"},
-}
 _KINDS = ("images-idx3", "labels-idx1")
 _SHAPE = DATA_SETS["emnist"].shape
 
@@ -116,8 +109,4 @@ def _open(path: Path, kind: str) -> IdxTable:
     return table
 
 
-RECIPE = Recipe("emnist", "EMNIST from the four idx files of the split byclass.", write, _OPTIONS)
-prepare, main = RECIPE.prepare, RECIPE.main
-
-if __name__ == "__main__":
-    sys.exit(main())
+prepare = Recipe("emnist", write).prepare

@@ -1,7 +1,5 @@
 """SVHN (Netzer et al., 2011), cropped digits, as a store.
 
-    python -m vmfa_dask.data_prep.recipes.svhn FOLDER TARGET.zarr
-
 The files are ``train_32x32.mat``, ``extra_32x32.mat`` and ``test_32x32.mat``; *train* and *extra* are merged in this
 order. The label 10 of the digit 0 becomes 0. MATLAB's format cannot be read in ranges, so each file is unpacked once,
 beside the target; the calling process needs some 4 GB of memory for the largest one. Needs SciPy (the extra
@@ -14,7 +12,6 @@ import json
 import math
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +130,4 @@ def _write_rows(path: Path, rows: Block) -> None:
     os.replace(unfinished, path)
 
 
-RECIPE = Recipe("svhn", "SVHN from train_32x32.mat, extra_32x32.mat and test_32x32.mat.", write)
-prepare, main = RECIPE.prepare, RECIPE.main
-
-if __name__ == "__main__":
-    sys.exit(main())
+prepare = Recipe("svhn", write).prepare

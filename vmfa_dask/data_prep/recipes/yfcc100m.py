@@ -1,7 +1,5 @@
 """YFCC100M (Thomee et al., 2016) as a store of 32 x 32 pixels.
 
-    python -m vmfa_dask.data_prep.recipes.yfcc100m SOURCE [SOURCE ...] TARGET.zarr [--test-share 0.05] [--seed 0]
-
 Sources are tar archives (as of WebDataset), zip archives, folders, or texts (``.txt``) that name archives or else
 image files, one per line. Images are cropped around their centre and resized bilinearly. The test split is drawn by a
 hash of the names inside the sources, so its size differs from the paper's by chance; some of the paper's images are no
@@ -11,7 +9,6 @@ longer available. Counts that differ are therefore reported, never refused.
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 
 from vmfa_dask.data_prep.image_decoding import Shaping
@@ -20,7 +17,7 @@ from vmfa_dask.data_prep.image_sources import FileList, Source, open_sources
 from vmfa_dask.data_prep.image_store import write_images
 from vmfa_dask.data_prep.recipes.jobs import Job
 from vmfa_dask.data_prep.recipes.paper import DATA_SETS, differences, require
-from vmfa_dask.data_prep.recipes.recipe import MAX_UNPACKED, Recipe
+from vmfa_dask.data_prep.recipes.recipe import Recipe
 from vmfa_dask.data_prep.shards import require_apart
 from vmfa_dask.data_prep.splits import HashSplit
 
@@ -28,11 +25,6 @@ logger = logging.getLogger(__name__)
 
 BESIDE_IMAGES = (".json", ".txt", ".cls")
 """Endings of members that WebDataset puts beside an image."""
-_OPTIONS = {
-    "--test-share": {"type": float, "default": 0.05, "help": "share of the test split (default: 0.05)"},
-    "--seed": {"type": int, "default": 0, "help": "seed of the test split (default: 0)"},
-    **MAX_UNPACKED,
-}
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
 
 
@@ -86,8 +78,4 @@ def _open(path: Path, max_unpacked: int | None) -> list[Source]:
     return open_sources([path.parent / line for line in lines], max_unpacked)
 
 
-RECIPE = Recipe("yfcc100m", "YFCC100M from archives, folders, and texts that name archives or images.", write, _OPTIONS)
-prepare, main = RECIPE.prepare, RECIPE.main
-
-if __name__ == "__main__":
-    sys.exit(main())
+prepare = Recipe("yfcc100m", write).prepare
