@@ -46,7 +46,7 @@ def local_client(
         n_workers=workers or 1,
         threads_per_worker=_threads(workers, threads),
         processes=workers is not None,
-        memory_limit=memory_limit_here(workers, threads, memory_limit),
+        memory_limit=memory_limit_here(workers, memory_limit),
         dashboard_address=None,
         host="127.0.0.1" if workers is not None else None,
     )
@@ -54,14 +54,12 @@ def local_client(
         yield client
 
 
-def memory_limit_here(
-    workers: int | None = None, threads: int | None = None, memory_limit: int | str | None = None
-) -> int | None:
+def memory_limit_here(workers: int | None = None, memory_limit: int | str | None = None) -> int | None:
     """Memory limit of each worker of `local_client`.
 
     Parameters
     ----------
-    workers, threads, memory_limit
+    workers, memory_limit
         As in `local_client`.
 
     Returns
@@ -80,7 +78,7 @@ def memory_limit_here(
         try:
             memory_limit = bytes_of(memory_limit)
         except (ValueError, OverflowError) as error:
-            raise ValueError(f"memory_limit={memory_limit!r}: expected bytes, or a text such as '4 GB'") from error
+            raise ValueError("expected bytes, or a text such as '4 GB'") from error
     return int(memory_limit) or None
 
 

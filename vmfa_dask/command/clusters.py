@@ -89,6 +89,26 @@ class Cluster:
                 raise click.UsageError(f"--scheduler {self.scheduler or ''}: expected tls://host:port with --tls-ca")
         return self
 
+    def worker_memory(self) -> int | None:
+        """Memory limit of a worker on this machine.
+
+        Returns
+        -------
+        int or None
+            Bytes; None is no limit.
+
+        Raises
+        ------
+        click.UsageError
+            When ``--memory-limit`` is no number of bytes.
+        """
+        from vmfa_dask.cluster.opening import memory_limit_here
+
+        try:
+            return memory_limit_here(self.workers, self.memory_limit)
+        except ValueError as error:
+            raise click.UsageError(f"--memory-limit {self.memory_limit}: {error}") from error
+
     @contextmanager
     def client(self) -> Iterator[Any]:
         """Open a cluster, or connect to one, during the enclosed lines.
@@ -109,7 +129,7 @@ class Cluster:
                 return
             from vmfa_dask.cluster.opening import local_client
 
-            with local_client(self.workers, self.threads, self.memory_limit) as local:
+            with local_client(self.workers, self.threads, self.worker_memory() or 0) as local:
                 yield local
 
     @contextmanager

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from vmfa_dask import __version__
-from vmfa_dask.cluster.opening import memory_limit_here
 from vmfa_dask.command.clusters import Cluster
 from vmfa_dask.command.configuration import as_toml, config_option, names_in_files
 from vmfa_dask.command.fit_options import absolute, checked, fit_options, given
@@ -140,9 +139,7 @@ def _dry_run(values: Mapping[str, Any]) -> str:
     call = checked(given(keywords))
     with opened_rows(values["data"], **call.selection) as rows:
         settings = settings_of_fit(call.asked, call.options.run, rows)
-        limit = None
-        if cluster.scheduler is None:
-            limit = memory_limit_here(cluster.workers, cluster.threads, cluster.memory_limit)
+        limit = cluster.worker_memory() if cluster.scheduler is None else None
         lines = projection_lines(rows, settings, call.options.n_groups, limit)
     return as_toml(_with_defaults(values, settings)) + "".join(f"# {line}\n" for line in lines)
 

@@ -71,9 +71,13 @@ def _file(path: str) -> tuple[str, Mapping[str, str]]:
 
 
 def _arrays(path: str) -> tuple[str, Mapping[str, str]]:
-    arrays = open_arrays(path)
+    expected = "expected a Zarr store of rows, a saved model, a run or a .npy file"
+    try:
+        arrays = open_arrays(path)
+    except FileNotFoundError as error:
+        raise ValueError(f"{path}: found none of what this package writes or reads; {expected}") from error
     if not arrays:
-        raise ValueError(f"{path}: a Zarr group without arrays; expected a store of rows, a model or a run")
+        raise ValueError(f"{path}: found a Zarr group without arrays; {expected}")
     if "" in arrays:
         return f"Zarr array in {path}", _facts(arrays[""])
     return f"Zarr group in {path}", {

@@ -44,9 +44,12 @@ def parameter_docs(*docstrings: str | None) -> dict[str, str]:
 
 
 def keyword_options(
-    keywords: type | Callable[..., Any], docs: Mapping[str, str], defaults: Mapping[str, Any], left_out: Collection[str] = (),
+    keywords: type | Callable[..., Any],
+    docs: Mapping[str, str],
+    defaults: Mapping[str, Any],
+    left_out: Collection[str] = (),
     section: str = "Options",
-) -> list[click.Option]:  # fmt: skip
+) -> list[click.Option]:
     """Make an option of each typed keyword.
 
     Parameters

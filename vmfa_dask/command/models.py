@@ -33,7 +33,7 @@ def score(model: str, data: str, array: str | None, output: str | None, **cluste
     The results of a call with --output continue after an interruption.
     """
     scores = _results(model, data, "score_samples", array, output, Cluster.taken_from(cluster))
-    click.echo(f"{_mean(scores):.6f} nats per row, {len(scores):,} rows")
+    click.echo(f"{_mean(scores):.6f} nats per row, {scores.shape[0]:,} rows")
     if output is not None:
         click.echo(f"log-densities written to {output}")
 

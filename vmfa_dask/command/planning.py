@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from vmfa_dask.cluster.compilation import compile_ahead
-from vmfa_dask.cluster.opening import memory_limit_here
+from vmfa_dask.command.clusters import Cluster
 from vmfa_dask.command.configuration import config_option
 from vmfa_dask.command.fit_options import DOCS, checked, given, rows_of_size, settings_options
 from vmfa_dask.command.keywords import keyword_options
@@ -48,7 +48,7 @@ def plan(
     """Project the memory that a fit takes in each worker, for the rows of DATA or for --rows and --features."""
     if (data is None) != (rows is not None and features is not None) or (data is not None and (rows or features)):
         raise click.UsageError("expected either DATA, or --rows and --features")
-    limit = memory_limit_here(memory_limit=memory_limit)
+    limit = Cluster(memory_limit=memory_limit).worker_memory()
     call = checked(given(keywords))
     with ExitStack() as stack:
         if data is not None:
