@@ -5,6 +5,7 @@ May import: distributed.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -48,6 +49,7 @@ def local_client(
         processes=workers is not None,
         memory_limit=memory_limit_here(workers, memory_limit),
         dashboard_address=None,
+        silence_logs=logging.ERROR,  # of Dask: what matters of them reaches the caller as an error
         host="127.0.0.1" if workers is not None else None,
     )
     with cluster, Client(cluster, set_as_default=False) as client:

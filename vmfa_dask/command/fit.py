@@ -81,6 +81,7 @@ def run_fit(values: Mapping[str, Any]) -> None:
         try:
             if detach:
                 fit_distributed(data, detach=True, client=client, **keywords)
+                note.write(begun=True)
                 click.echo(f"the run is on the cluster; 'vmfa-dask status {keywords['run']} --follow' shows its passes")
                 return
             result = fit_distributed(data, client=client, progress=note, **keywords)

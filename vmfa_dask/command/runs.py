@@ -19,6 +19,7 @@ from vmfa_dask.store.run_inspection import driver_holds, read_call, read_section
 from vmfa_dask.store.run_layout import CALL
 
 _SECONDS = 1.0  # between two looks at a run that is followed
+_MOST_IDLE = 5  # looks that find no driver: one that was just sent to a cluster needs a moment
 # Of an earlier call, about its cluster: a call that names one of them chooses its own.
 _OF_CLUSTERS = ("scheduler", "tls_ca", "tls_cert", "tls_key", "workers", "threads", "memory_limit", "detach")
 
@@ -103,13 +104,14 @@ def _status_lines(path: str) -> list[str]:
 
 
 def _follow(path: str) -> None:
-    shown = 0
+    shown = idle = 0
     while True:
         held, state = driver_holds(path), _state(path)  # in this order: what a driver kept last is seen
         records = state.records if state is not None else ()
         for record in records[shown:]:
             click.echo(record.line())
         shown = len(records)
-        if held is False or (state is not None and state.phase == DONE):
+        idle = 0 if held is not False else idle + 1
+        if idle > _MOST_IDLE or (not held and state is not None and state.phase == DONE):
             return
         time.sleep(_SECONDS)

@@ -17,10 +17,11 @@ from vmfa_dask.store.scratch import ALL_BUT_MARK
 from vmfa_dask.store.version_store import PARTS_OF_VERSIONS
 
 STOP, LOCK, VERSIONS = "stop", "run.lock", "versions"
-# The options of the command that began the run, if a command did.
+# The options of the command that began the run, if one did. It is written by a process that may not hold the run, so
+# that what is half-written is not removed as the other leftovers are.
 CALL = "fit.toml"
 _EXCHANGE = "exchange-"
-_FILES = (IDENTITY, CONTENTS, STATE, STOP, LOCK, CALL)
+_FILES = (IDENTITY, CONTENTS, STATE, STOP, LOCK)
 _LEFTOVER = re.compile(rf"({'|'.join(map(re.escape, _FILES))}){PARTIAL}|\.probe-\d+")
 _EXCHANGE_NAME = re.compile(rf"{_EXCHANGE}[0-9a-f]{{8}}")
 _PARTIAL_MARK = re.compile(rf"{re.escape(MARK)}{PARTIAL}")
@@ -42,7 +43,7 @@ def refuse_other_files(place: Place) -> None:
         If it holds other files and no run, or links in place of the run's own files.
     """
     if isinstance(place, FolderPlace):
-        links = [name for name in (*_FILES, VERSIONS) if os.path.islink(place.target(name))]
+        links = [name for name in (*_FILES, CALL, VERSIONS) if os.path.islink(place.target(name))]
         if links:
             raise FileExistsError(f"{place.path}/{links[0]} is a link, expected a file or folder of the run itself")
     names = place.entries()
@@ -50,7 +51,7 @@ def refuse_other_files(place: Place) -> None:
     others = [
         name
         for name in names
-        if name not in {*_FILES, VERSIONS} and not any(pattern.fullmatch(name) for pattern in patterns)
+        if name not in {*_FILES, CALL, VERSIONS} and not any(pattern.fullmatch(name) for pattern in patterns)
     ]
     if others and not {IDENTITY, STATE} & set(names):
         raise FileExistsError(
