@@ -188,7 +188,7 @@ def test_an_interrupt_ends_with_130_and_says_what_is_kept(tmp_path: Path) -> Non
     run = str(tmp_path / "run")
     program = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     program += "from vmfa_dask.command import main; sys.exit(main())"
-    words = ["fit", store, "--n-components", "30", "--n-factors", "2", "--run", run, "--tol", "1e-12", "--n-init", "1"]
+    words = ["fit", store, "--n-components", "8", "--n-factors", "2", "--run", run, "--tol", "1e-12", "--n-init", "1"]
     process = subprocess.Popen(
         [sys.executable, "-c", program, *words, "--max-iter", "1000000", "--checkpoint-share", "1"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -204,4 +204,4 @@ def test_an_interrupt_ends_with_130_and_says_what_is_kept(tmp_path: Path) -> Non
     assert (process.returncode, out) == (130, ""), err
     assert err.splitlines()[-1].startswith("the fit was interrupted after pass")
     assert f"the run is kept in {run} up to pass" in err
-    assert tomllib.loads(read_call(run) or "")["n_components"] == 30
+    assert tomllib.loads(read_call(run) or "")["n_components"] == 8

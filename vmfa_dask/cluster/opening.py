@@ -16,6 +16,8 @@ from distributed.system import MEMORY_LIMIT
 from vmfa_dask.cluster.quantities import bytes_of
 from vmfa_dask.runtime.threads import available_cores
 
+logger = logging.getLogger(__name__)
+
 
 @contextmanager
 def local_client(
@@ -48,11 +50,12 @@ def local_client(
         threads_per_worker=_threads(workers, threads),
         processes=workers is not None,
         memory_limit=memory_limit_here(workers, memory_limit),
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",  # None would serve the scheduler's pages to the network
         silence_logs=logging.ERROR,  # of Dask: what matters of them reaches the caller as an error
         host="127.0.0.1" if workers is not None else None,
     )
     with cluster, Client(cluster, set_as_default=False) as client:
+        logger.debug("dashboard: %s", client.dashboard_link)
         yield client
 
 

@@ -114,9 +114,12 @@ class _CallNote:
         self.write(begun=True)
 
     def write(self, begun: bool = False) -> None:
-        run, self._run = self._run, None
-        if run is not None and (begun or (read_state(locate(run)) is not None and read_call(locate(run)) is None)):
-            note_call(locate(run), self._text)
+        if self._run is None:
+            return
+        run = locate(self._run)
+        if begun or (read_state(run) is not None and read_call(run) is None):
+            note_call(run, self._text)
+        self._run = None  # last: an interrupt may come while the file is written
 
 
 def _show_result(result: Fit, output: str | None, overwrite: bool, data: str) -> None:
