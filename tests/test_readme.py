@@ -13,6 +13,7 @@ import textwrap
 import urllib.request
 from pathlib import Path
 
+import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +22,9 @@ import zarr
 
 from tests.data_prep.image_files import encoded, noise, write_folder, write_tar
 from tests.objects import environment_of, object_server
-from vmfa_dask.data_prep import arrays_to_zarr, images_to_zarr
+from vmfa_dask import MixtureModel
+from vmfa_dask.command import main
+from vmfa_dask.command.entry import PROGRAM
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -55,10 +58,11 @@ def blocks(page: Path, language: str) -> list[tuple[int, str]]:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """Commands of `python -m`, and those of make, in the code of a page, as lists of words."""
+    """Commands of `python -m` and `vmfa-dask`, and those of make, in the code of a page, as lists of words."""
     text = page.read_text(encoding="utf-8")
-    lines = re.findall(r"^(?:\$ |    )((?:[\w./]*python -m|make) .+)$", text, re.MULTILINE)
-    lines += [" ".join(code.split()) for code in re.findall(r"`((?:[\w./]*python -m|make) [^`]+)`", text)]
+    program = r"(?:[\w./]*python -m|[\w./]*vmfa-dask|make)"
+    lines = re.findall(rf"^(?:\$ |    )({program} .+)$", text, re.MULTILINE)
+    lines += [" ".join(code.split()) for code in re.findall(rf"`({program} [^`]+)`", text)]
     return [shlex.split(line, comments=True) for line in lines]
 
 
@@ -89,27 +93,48 @@ def test_the_blocks_of_the_readme_run_one_after_the_other(tmp_path: Path) -> Non
 
 def test_the_commands_of_the_readme_make_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    pictures = {f"{k}.png": encoded(noise(k, 40, 36)) for k in range(8)}
+    pictures = {f"{k}.png": encoded(noise(k, 40, 36)) for k in range(60)}
     write_folder(tmp_path / "photos", pictures)
     write_tar(tmp_path / "more.tar", {f"more-{name}": content for name, content in pictures.items()})
     for part in range(2):
         rows = np.random.default_rng(part).normal(size=(10, 4)).astype(np.float32)
         column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 4)
         pq.write_table(pa.table({"name": ["a"] * 10, "embedding": column}), f"part-{part}.parquet")
-    mains = {module.__spec__.name: module.main for module in (images_to_zarr, arrays_to_zarr)}
-    lines = [line for _, block in blocks(README, "console") for line in block.splitlines()]
-    tried = set()
-    for line in lines:
-        words = shlex.split(line.removeprefix("$ "))
-        if words[:2] == ["python", "-m"]:
-            assert not mains[words[2]](words[3:])
-            tried.add(words[2])
-    assert tried == set(mains)
+    tried = []
+    for _, block in blocks(README, "console"):
+        for line in block.splitlines():
+            program, *words = shlex.split(line.removeprefix("$ "))
+            if program.endswith("vmfa-dask"):
+                assert not main([*words, "-q"])
+                tried.append(words[0])
+    assert tried == ["prepare", "fit", "prepare", "fit", "prepare", "prepare"]
+    models = [MixtureModel.load(path) for path in ("model.zarr", "pictures-model.zarr")]
+    assert models[0] == models[1]
+    assert models[0].feature_shape == (32, 32, 3)
     photos = zarr.open_group("photos.zarr", mode="r")
     sizes = [photos[name].shape for name in ("train", "test")]
-    assert sum(shape[0] for shape in sizes) == 16
+    assert sum(shape[0] for shape in sizes) == 120
     assert {shape[1:] for shape in sizes} == {(32, 32, 3)}
     assert zarr.open_array("embeddings.zarr", mode="r").shape == (20, 4)
+
+
+# Options of pages that stand for others: a placeholder, and a slip that shows an error.
+PLACEHOLDERS, SLIPS = {"COMMAND", "NAME"}, {"--n-componets"}
+
+
+def unknown_options(words: list[str]) -> set[str]:
+    """Options of a call of the command line that its command does not have, and commands that do not exist."""
+    command: click.Command | None = PROGRAM
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name, *words = words
+        if name in PLACEHOLDERS:
+            return set()
+        command = command.get_command(click.Context(command), name)
+        if command is None:
+            return {name}
+    assert command is not None
+    known = {flag for param in command.get_params(click.Context(command)) for flag in param.opts}
+    return {word.strip("[]") for word in words if word.startswith(("-", "[-"))} - known - SLIPS
 
 
 def test_commands_of_all_pages_exist_with_their_options() -> None:
@@ -120,11 +145,13 @@ def test_commands_of_all_pages_exist_with_their_options() -> None:
         for words in commands(page):
             if words[0] == "make":
                 assert set(words[1:]) <= targets, f"{page.name}: {' '.join(words)}"
+            elif words[0].endswith("vmfa-dask"):
+                assert unknown_options(words[1:]) == set(), f"{page.name}: {' '.join(words)}"
             elif words[2].startswith("tests."):  # not all of these have options
                 assert importlib.util.find_spec(words[2]), f"{page.name}: {' '.join(words)}"
-            elif words[2].startswith(("vmfa_dask.data_prep.", "benchmarks")) and not words[2].endswith(".NAME"):
+            elif words[2].startswith("benchmarks") and not words[2].endswith(".NAME"):
                 options.setdefault(words[2], set()).update(word.strip("[]") for word in words if "--" in word)
-    assert len(options) > 8
+    assert len(options) > 4
     program = """
         import contextlib, io, json, runpy, sys
         texts = {}
