@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from distributed import Client
+from distributed import Client, Security
 from PIL import Image
 
+from tests.clusters import local_cluster
 from tests.command.test_program import error_of
 from tests.samples import images, write_store
 from vmfa_dask import MixtureModel, denoise
@@ -40,6 +41,28 @@ def test_predict_writes_components_here_and_on_a_cluster(
         np.testing.assert_array_equal(zarr.open_array(output, mode="r")[:], expected)
     scheduler = ["--scheduler", in_process.scheduler.address]
     assert "expected --output" in error_of(["score", model, store, *scheduler], capsys, 2)
+
+
+def test_a_scheduler_that_talks_tls_is_reached_with_credentials(
+    store: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    security = Security.temporary()
+    words: list[str] = []
+    for flag, pem in (
+        ("--tls-ca", security.tls_ca_file),
+        ("--tls-cert", security.tls_client_cert),
+        ("--tls-key", security.tls_client_key),
+    ):
+        (tmp_path / flag).write_text(pem)
+        words += [flag, str(tmp_path / flag)]
+    output = str(tmp_path / "labels.zarr")
+    with local_cluster(1, processes=False, protocol="tls://", host="127.0.0.1", security=security) as cluster:
+        words += ["--scheduler", cluster.scheduler_address]
+        assert main(["predict", model, store, "--output", output, *words]) == 0
+        plain = cluster.scheduler_address.replace("tls://", "tcp://")
+        line = error_of(["predict", model, store, "--output", output, *words[:-1], plain], capsys, 2)
+    assert line.endswith("expected tls://host:port with --tls-ca")
+    np.testing.assert_array_equal(zarr.open_array(output, mode="r")[:], MixtureModel.load(model).predict(store))
 
 
 def test_one_array_of_a_group_is_chosen(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

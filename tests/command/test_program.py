@@ -97,6 +97,7 @@ def test_errors_keep_their_notes_and_mistakes_of_the_package_their_type() -> Non
     error = ValueError("two\nlines")
     error.add_note("what is left")
     assert failure_line(error) == "error: two lines; what is left"
+    assert failure_line(ValueError("a\x1b[2J.txt")) == r"error: a\x1b[2J.txt"
     assert failure_line(KeyError("no driver")) == "error: no driver"
     assert failure_line(MemoryError()) == "error: out of memory: MemoryError"
     assert failure_line(AssertionError("x")) == "error: AssertionError: x (--traceback shows where)"

@@ -226,5 +226,5 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     np.testing.assert_array_equal(stored(tmp_path / "x.zarr"), ROWS[:, :2])
     assert prepare_arrays(arguments) == 1
     assert "x.zarr exists; remove it first" in capsys.readouterr().err
-    assert prepare_arrays([str(tmp_path / "none.npy"), str(tmp_path / "y.zarr")]) == 1
+    assert prepare_arrays([str(tmp_path / "none.npy"), str(tmp_path / "y.zarr")]) == 2
     assert "none.npy does not exist" in capsys.readouterr().err

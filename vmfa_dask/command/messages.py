@@ -45,6 +45,8 @@ def failure_line(error: BaseException) -> str:
     """
     message = error.args[0] if isinstance(error, KeyError) and error.args else error
     text = "; ".join(" ".join(str(part).split()) for part in (message, *getattr(error, "__notes__", ())))
+    # Names in messages may come from foreign archives: control characters must not reach the terminal.
+    text = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
     if not isinstance(error, _EXPLAINED):
         return f"error: {type(error).__name__}: {text} (--traceback shows where)"
     kind = type(error).__name__
