@@ -10,8 +10,7 @@ import click
 from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.apply.summary import as_lines, as_size
 from vmfa_dask.command.options import EXISTING, command
-from vmfa_dask.store.inspection import bytes_on_disk, kind_of
-from vmfa_dask.store.models import stored_description
+from vmfa_dask.store.inspection import bytes_on_disk, kind_of, model_attributes
 from vmfa_dask.store.opening import open_arrays
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.plain import mapped_file
@@ -33,10 +32,10 @@ def inspect(path: str) -> None:
 
 
 def _model(path: str) -> tuple[str, Mapping[str, str]]:
-    facts, description = MixtureModel.load(path).facts(), stored_description(path)
-    provenance = description.pop("provenance", None) or {}
-    settings = provenance.pop("settings", None) or {}
-    more = {name: str(value) for name, value in provenance.items()}
+    facts, description = MixtureModel.load(path).facts(), model_attributes(path)
+    provenance = description.get("provenance", None) or {}
+    settings = provenance.get("settings") or {}
+    more = {name: str(value) for name, value in provenance.items() if name != "settings"}
     return f"model in {path}", {
         **facts,
         "format": f"{description['format']}, version {description['format_version']}",

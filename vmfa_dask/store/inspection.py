@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+from typing import Any, Literal
 
 from vmfa_dask.store.arrays import read_group
 from vmfa_dask.store.models import FORMAT
@@ -40,6 +40,29 @@ def kind_of(path: str) -> Kind:
         if attributes is not None and str(attributes.get("format", "")).startswith(FORMAT):
             return "model"
     return "arrays"
+
+
+def model_attributes(path: str) -> dict[str, Any]:
+    """Read what a saved model says of itself beside its numbers.
+
+    Parameters
+    ----------
+    path : str
+        Folder of the group, or URL of an object store, where `kind_of` has found a model.
+
+    Returns
+    -------
+    dict
+        Name and number of the format, sizes, type, and the caller's provenance. Loading the model verifies them.
+
+    Raises
+    ------
+    ValueError
+        If the metadata are damaged.
+    OSError
+        If they cannot be read.
+    """
+    return read_group(place_at(path), "") or {}
 
 
 def bytes_on_disk(path: str) -> int | None:

@@ -157,33 +157,6 @@ def load_mixture(path: str | os.PathLike[str]) -> tuple[Mixture, dict[str, Any]]
     return read_consistently(locate(path), _read_mixture)
 
 
-def stored_description(path: str) -> dict[str, Any]:
-    """Read what a saved model says of itself beside its numbers.
-
-    Parameters
-    ----------
-    path : str
-        Folder of the group, or URL of an object store.
-
-    Returns
-    -------
-    dict
-        Attributes: the name and number of the format, sizes, type, and the caller's provenance.
-
-    Raises
-    ------
-    FileNotFoundError
-        If nothing is stored at `path`.
-    ValueError
-        If it is not a model, or of a newer format than this version knows.
-    """
-    attributes = read_group(place_at(path), "")
-    if attributes is None:
-        raise FileNotFoundError(f"{path}: no model is stored there")
-    _check_format(path, attributes)
-    return {name: value for name, value in attributes.items() if name in _SEALED}
-
-
 def _read_mixture(path: str) -> tuple[Mixture, dict[str, Any]]:
     place = place_at(path)
     attributes = read_group(place, "")
