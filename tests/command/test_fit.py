@@ -178,8 +178,25 @@ def test_a_fit_on_a_scheduler_and_a_detached_one_give_the_same_model(
     assert main(["fit", store, *SIZES, "--scheduler", address, "--run", run, "--detach", "-q"]) == 0
     assert "the run is on the cluster" in capsys.readouterr().out
     assert main(["status", run, "--follow"]) == 0
-    assert main(["resume", run, "--output", output, "--scheduler", address, "-q"]) == 0
+    assert main(["resume", run, "--output", output, "-q"]) == 0
     assert parameters(MixtureModel.load(output)) == parameters(MixtureModel.load(model))
+
+
+def test_runs_and_models_may_be_in_an_object_store(
+    store: str, model: str, bucket: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, output = f"{bucket}/run", f"{bucket}/model.zarr"
+    assert main(["fit", store, *SIZES, "--run", run, "--output", output, "-q"]) == 0
+    assert main(["resume", run, "-q"]) == 0
+    assert parameters(MixtureModel.load(output)) == parameters(MixtureModel.load(model))
+    capsys.readouterr()
+    assert main(["status", run, "--follow"]) == 0
+    text = capsys.readouterr().out
+    assert "phase:       done" in text
+    assert "driver:      unknown" in text
+    for path, title in ((run, "run in"), (output, "model in")):
+        assert main(["inspect", path]) == 0
+        assert capsys.readouterr().out.startswith(f"{title} {path}\n")
 
 
 @pytest.mark.slow

@@ -59,6 +59,7 @@ def test_a_scheduler_that_talks_tls_is_reached_with_credentials(
     with local_cluster(1, processes=False, protocol="tls://", host="127.0.0.1", security=security) as cluster:
         words += ["--scheduler", cluster.scheduler_address]
         assert main(["predict", model, store, "--output", output, *words]) == 0
+        capsys.readouterr()
         plain = cluster.scheduler_address.replace("tls://", "tcp://")
         line = error_of(["predict", model, store, "--output", output, *words[:-1], plain], capsys, 2)
     assert line.endswith("expected tls://host:port with --tls-ca")

@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from textwrap import dedent
 
@@ -19,6 +20,7 @@ from vmfa_dask.command import main
 from vmfa_dask.command.entry import PROGRAM
 from vmfa_dask.command.messages import failure_line
 from vmfa_dask.command.prepare import prepare
+from vmfa_dask.command.session import Session
 
 
 def error_of(words: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str:
@@ -113,6 +115,13 @@ def test_the_log_is_restored_and_quiet_calls_show_warnings_alone(
         assert main([*words, *flags]) == 0
         assert ("projected peak memory" in capsys.readouterr().err) == shown
     assert (logger.level, logger.handlers) == before
+
+
+def test_warnings_are_lines_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    with Session().logging():
+        warnings.simplefilter("always")
+        warnings.warn("two\nlines", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "warning: two lines\n"
 
 
 def test_shells_complete_commands_and_options() -> None:

@@ -11,7 +11,7 @@ import click
 from vmfa_dask import __version__
 from vmfa_dask.command.clusters import Cluster
 from vmfa_dask.command.configuration import as_toml, config_option, names_in_files
-from vmfa_dask.command.fit_options import absolute, checked, fit_options, given
+from vmfa_dask.command.fit_options import checked, fit_options, given
 from vmfa_dask.command.options import EXISTING, NEW_PATH, command, option, with_options
 from vmfa_dask.command.projection import projection_lines
 from vmfa_dask.run.records import IterationRecord
@@ -62,7 +62,7 @@ def run_fit(values: Mapping[str, Any]) -> None:
     click.UsageError
         When options contradict one another, before any work.
     """
-    values = {**values, **{name: absolute(values[name]) for name in _PATHS if values.get(name) is not None}}
+    values = {**values, **{name: locate(values[name]) for name in _PATHS if values.get(name) is not None}}
     keywords = dict(values)
     cluster = Cluster.taken_from(keywords)
     data, output, overwrite = keywords.pop("data"), keywords.pop("output", None), keywords.pop("overwrite", False)
@@ -116,7 +116,7 @@ class _CallNote:
     def write(self, begun: bool = False) -> None:
         if self._run is None:
             return
-        run = locate(self._run)
+        run = self._run
         if begun or (read_state(run) is not None and read_call(run) is None):
             note_call(run, self._text)
         self._run = None  # last: an interrupt may come while the file is written
@@ -137,7 +137,7 @@ def _show_result(result: Fit, output: str | None, overwrite: bool, data: str) ->
 
 def _dry_run(values: Mapping[str, Any]) -> str:
     """All options as TOML, with the defaults that suit the data, and the memory as comments."""
-    values = {**values, **{name: absolute(values[name]) for name in _PATHS if values.get(name) is not None}}
+    values = {**values, **{name: locate(values[name]) for name in _PATHS if values.get(name) is not None}}
     keywords = dict(values)
     cluster = Cluster.taken_from(keywords)
     call = checked(given(keywords))

@@ -5,7 +5,6 @@ May import: command, run, apply, service, click.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -138,18 +137,3 @@ def rows_of_size(n_rows: int, n_features: int, dtype: str, chunk_rows: int | Non
     return SimpleNamespace(
         n_rows=n_rows, feature_shape=(n_features,), dtype=kind, chunk_rows=chunk, decoded_rows=chunk, reads_parts=False
     )
-
-
-def absolute(path: str) -> str:
-    """A path that does not depend on the working directory; URLs stay as they are.
-
-    Parameters
-    ----------
-    path : str
-        Path or URL.
-
-    Returns
-    -------
-    str
-    """
-    return path if "://" in path else os.path.abspath(os.path.expanduser(path))

@@ -21,7 +21,7 @@ from vmfa_dask.store.run_layout import CALL
 _SECONDS = 1.0  # between two looks at a run that is followed
 _MOST_IDLE = 5  # looks that find no driver: one that was just sent to a cluster needs a moment
 # Of an earlier call, about its cluster: a call that names one of them chooses its own.
-_OF_CLUSTERS = ("scheduler", "tls_ca", "tls_cert", "tls_key", "workers", "threads", "memory_limit", "detach")
+_OF_CLUSTERS = ("scheduler", "tls_ca", "tls_cert", "tls_key", "workers", "threads", "memory_limit")
 
 
 @command("resume")
@@ -43,6 +43,7 @@ def resume(run: str, **changes: Any) -> None:
     path = locate(run)
     changes = {name: value for name, value in changes.items() if value is not None and value is not False}
     values = _begun_with(path)
+    values.pop("detach", None)  # this command waits for the model
     if set(changes) & set(_OF_CLUSTERS):
         values = {name: value for name, value in values.items() if name not in _OF_CLUSTERS}
     if "output" not in changes:  # the model of a finished run is there already, and it is this command's to replace
