@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -57,7 +58,10 @@ def test_every_command_exists_under_its_name_and_has_the_shared_options() -> Non
             if not isinstance(command, click.Group):
                 flags = {flag for param in command.params for flag in param.opts}
                 assert {"--verbose", "--quiet", "--traceback"} <= flags
-                assert command.get_help(click.Context(command))
+                sections = re.findall(r"^(\w[\w ]*):$", command.get_help(click.Context(command)), re.MULTILINE)
+                last = [title for title in ("Cluster", "Other options") if title in sections]
+                assert sections[-len(last) :] == last
+                assert "Other options" in last
 
 
 @pytest.mark.parametrize(

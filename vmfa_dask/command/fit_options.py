@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from vmfa_dask.command.groups import SectionOption
+from vmfa_dask.command.groups import CLUSTER, SectionOption
 from vmfa_dask.command.keywords import keyword_options, parameter_docs
 from vmfa_dask.command.options import cluster_options
 from vmfa_dask.run.settings import Settings
@@ -60,7 +60,7 @@ def fit_options() -> list[click.Option]:
         ClusterKeywords, DOCS, DEFAULTS, left_out=[*settings, *_LEFT_OUT], section="Rows and run"
     )
     detach = SectionOption(
-        ["--detach"], is_flag=True, section="Cluster",
+        ["--detach"], is_flag=True, section=CLUSTER,
         help="Let the driver run on the cluster of --scheduler, and return at once; 'vmfa-dask status RUN' follows it.",
     )  # fmt: skip
     return [*settings_options(), *rows_and_run, *cluster_options(), detach]

@@ -12,7 +12,8 @@ from click.shell_completion import CompletionItem
 from vmfa_dask.command.messages import suggestion
 from vmfa_dask.command.session import Session
 
-_OTHER = "Other options"
+CLUSTER, _OTHER = "Cluster", "Other options"
+_LAST = (CLUSTER, _OTHER)  # sections at the end of a help text, whatever the order of the options
 
 
 class LazyGroup(click.Group):
@@ -119,9 +120,9 @@ class Command(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             line = param.get_help_record(ctx)
-            if line is not None:
+            if line is not None and isinstance(param, click.Option):
                 sections.setdefault(getattr(param, "section", _OTHER), []).append(line)
-        for title in sorted(sections, key=lambda title: title == _OTHER):
+        for title in sorted(sections, key=lambda title: _LAST.index(title) if title in _LAST else -1):
             with formatter.section(title):
                 formatter.write_dl(sections[title])
 

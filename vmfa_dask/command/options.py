@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from vmfa_dask.command.groups import Command, SectionOption
+from vmfa_dask.command.groups import CLUSTER, Command, SectionOption
 from vmfa_dask.command.messages import suggestion
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -130,8 +130,6 @@ def with_options(options: Sequence[click.Option]) -> Callable[[Function], Functi
     return add
 
 
-_CLUSTER = "Cluster"
-
 
 def scheduler_options() -> list[click.Option]:
     """Make the options that say which scheduler a command connects to.
@@ -141,10 +139,10 @@ def scheduler_options() -> list[click.Option]:
     list of click.Option
         Their values are those of `clusters.Cluster`.
     """
-    pem: dict[str, Any] = {"section": _CLUSTER, "type": EXISTING, "metavar": "FILE"}
+    pem: dict[str, Any] = {"section": CLUSTER, "type": EXISTING, "metavar": "FILE"}
     return [
         SectionOption(
-            ["--scheduler"], metavar="ADDRESS", section=_CLUSTER, help="Dask scheduler, such as tcp://host:8786."
+            ["--scheduler"], metavar="ADDRESS", section=CLUSTER, help="Dask scheduler, such as tcp://host:8786."
         ),
         SectionOption(["--tls-ca"], help="Certificate of the authority that a tls:// scheduler trusts.", **pem),
         SectionOption(["--tls-cert"], help="Certificate of this client.", **pem),
@@ -164,14 +162,14 @@ def cluster_options() -> list[click.Option]:
     return [
         *scheduler_options(),
         SectionOption(
-            ["--workers"], type=whole, metavar="N", section=_CLUSTER,
+            ["--workers"], type=whole, metavar="N", section=CLUSTER,
             help="Start N worker processes on this machine. By default a cluster inside this process, with all cores.",
         ),
         SectionOption(
-            ["--threads"], type=whole, metavar="N", section=_CLUSTER, help="Threads that compute in each worker.",
+            ["--threads"], type=whole, metavar="N", section=CLUSTER, help="Threads that compute in each worker.",
         ),
         SectionOption(
-            ["--memory-limit"], type=QUANTITY, metavar="SIZE", section=_CLUSTER,
+            ["--memory-limit"], type=QUANTITY, metavar="SIZE", section=CLUSTER,
             help="Memory of each worker on this machine, such as '4 GB'. By default its share of the memory.",
         ),
     ]  # fmt: skip
