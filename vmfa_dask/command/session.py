@@ -23,7 +23,7 @@ class Session:
     Attributes
     ----------
     verbosity : int
-        0 shows progress, -1 warnings and errors alone, -2 errors alone, 1 details too.
+        0 shows progress (records of a fit are logged as INFO), -1 warnings and errors, -2 errors alone, 1 details too.
     traceback : bool
         Whether an error shows where it was raised.
     """
@@ -41,11 +41,6 @@ class Session:
         """
         self.verbosity += steps
         _LOGGER.setLevel(_LEVELS[min(max(self.verbosity, min(_LEVELS)), max(_LEVELS))])
-
-    @property
-    def shows_progress(self) -> bool:
-        """Whether the passes of a fit are shown: its records are logged as INFO."""
-        return self.verbosity >= 0
 
     @contextmanager
     def logging(self) -> Iterator[None]:
