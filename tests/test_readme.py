@@ -107,7 +107,7 @@ def test_the_commands_of_the_readme_make_what_it_says(tmp_path: Path, monkeypatc
             if program.endswith("vmfa-dask"):
                 assert not main([*words, "-q"])
                 tried.append(words[0])
-    assert tried == ["prepare", "fit", "prepare", "fit", "prepare", "prepare"]
+    assert tried == ["prepare", "prepare", "prepare", "fit", "prepare", "fit"]
     models = [MixtureModel.load(path) for path in ("model.zarr", "pictures-model.zarr")]
     assert models[0] == models[1]
     assert models[0].feature_shape == (32, 32, 3)
