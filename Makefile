@@ -11,7 +11,7 @@ QUICK := tests/kernels tests/em tests/apply tests/store tests/test_architecture.
 	--ignore tests/em/test_pilot.py --ignore tests/em/test_family.py --ignore tests/store/test_atomic.py
 LOWEST := .venv-lowest
 
-.PHONY: install demo test long quick lowest lint bench chaos fuzz clean
+.PHONY: install demo test long quick lowest lint docs bench chaos fuzz clean
 
 install: $(STAMP)
 
@@ -47,6 +47,10 @@ lint: install
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy vmfa_dask
 
+# The site of docs/, in docs/_build/html. A warning, such as a link that leads nowhere, is an error.
+docs: install
+	$(PYTHON) -m sphinx --fail-on-warning --keep-going --quiet -d docs/_build/doctrees docs docs/_build/html
+
 bench: install
 	$(PYTHON) -m benchmarks
 
@@ -57,5 +61,5 @@ fuzz: install
 	$(PYTHON) -m tests.fuzz --report docs/results/fuzz.md
 
 clean:
-	rm -rf .venv $(LOWEST) .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
+	rm -rf .venv $(LOWEST) .mypy_cache .pytest_cache .ruff_cache build dist docs/_build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -337,7 +337,7 @@ def main(arguments: list[str] | None = None) -> int:
                 if (data_set, name) in _SHOWN:
                     label = f"{data_set}-{name}" + (f"-{sigma}" if sigma else "")
                     save_picture(options.output / f"{label}-{quality}.png", clean, noisy, denoised)
-    (options.output / "table.md").write_text(f"{describe()}\n\n{table(results)}\n")
+    (options.output / "table.md").write_text(f"# Denoising\n\n{describe()}\n\n{table(results)}\n")
     print(table(results))
     return 0
 
