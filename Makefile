@@ -49,7 +49,7 @@ lint: install
 
 # The site of docs/, in docs/_build/html. A warning, such as a link that leads nowhere, is an error.
 docs: install
-	$(PYTHON) -m sphinx --fail-on-warning --keep-going --quiet -d docs/_build/doctrees docs docs/_build/html
+	$(PYTHON) -m sphinx --fail-on-warning --keep-going --quiet -E -d docs/_build/doctrees docs docs/_build/html
 
 bench: install
 	$(PYTHON) -m benchmarks

@@ -23,6 +23,7 @@ default_role = "py:obj"
 autosummary_generate = False
 autodoc_typehints = "none"  # docstrings state types
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False  # autodoc lists them
 python_maximum_signature_line_length = 100
 
@@ -36,7 +37,7 @@ html_copy_source = False
 
 def escape_shapes(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Let the star in shapes such as (n, *feature_shape) be a star, not the start of emphasis."""
-    lines[:] = [line.replace("(n, *feature", r"(n, \*feature").replace("(C, *feature", r"(C, \*feature") for line in lines]
+    lines[:] = [line.replace(", *feature_shape", r", \*feature_shape") for line in lines]
 
 
 def setup(app: Any) -> None:

@@ -93,17 +93,18 @@ def test_the_blocks_of_the_guide_run_and_print_what_it_shows(tmp_path: Path) -> 
 
 def messages_of_the_package() -> list[str]:
     """Every text in the source of the package, cut where a value is filled in."""
-    texts = []
-    for path in sorted((ROOT / "vmfa_dask").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                texts.append(node.value)
-    return texts
+    return [
+        node.value
+        for path in sorted((ROOT / "vmfa_dask").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
 
 
 def test_messages_that_the_guide_explains_are_those_of_the_package() -> None:
     """Quoted messages have … where the package fills in a value; what is between is in its source."""
-    quoted = re.findall(r"^```text\n(.*?)^```$", (GUIDE / "troubleshooting.md").read_text(encoding="utf-8"), re.S | re.M)
+    page = (GUIDE / "troubleshooting.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"^```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     assert len(quoted) > 12
     texts = messages_of_the_package()
     for message in quoted:
@@ -121,4 +122,5 @@ def test_the_reference_has_every_public_name() -> None:
 
 def test_the_guide_is_in_the_table_of_contents() -> None:
     contents = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert {f"guide/{page.stem}" for page in GUIDE.glob("*.md")} == set(re.findall(r"^guide/\w+$", contents, re.M))
+    listed = set(re.findall(r"^guide/(\w+)$", contents, re.MULTILINE))
+    assert listed == {page.stem for page in GUIDE.glob("*.md")}
