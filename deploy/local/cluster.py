@@ -87,8 +87,9 @@ def _asked_to_end() -> Iterator[Callable[[], bool]]:
 
 def _started_worker(worker: WorkerPlan, address_file: Path, folder: str) -> subprocess.Popen[bytes]:
     command = (
-        f"worker --host 127.0.0.1 --no-dashboard --dashboard-address 127.0.0.1:0 --name node-{worker.node} --nworkers 1 "
-        f"--nthreads {worker.threads} --memory-limit {worker.memory_limit} --death-timeout {_SECONDS_TO_START:.0f}"
+        f"worker --host 127.0.0.1 --no-dashboard --dashboard-address 127.0.0.1:0 --name node-{worker.node} "
+        f"--nworkers 1 --nthreads {worker.threads} --memory-limit {worker.memory_limit} "
+        f"--death-timeout {_SECONDS_TO_START:.0f}"
     )
     return _started([*command.split(), "--local-directory", folder], address_file, worker.cores)
 

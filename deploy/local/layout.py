@@ -105,11 +105,11 @@ def _reasons(machine: Machine, n_cores: int, quota: int, one_process: bool) -> l
         reasons.append(f"Fewer cores of CPU time than its {len(machine.nodes)} NUMA nodes, so one process.")
     else:
         reasons.append(
-            f"{len(machine.nodes)} NUMA nodes, so one process on each: its parameters, sums and rows stay in the memory of "
-            "its node (not measured: the machines of docs/results have one node)."
+            f"{len(machine.nodes)} NUMA nodes, so one process on each: its parameters, sums and rows stay in its "
+            "memory (not measured: the machines of docs/results have one node)."
         )
     reasons.append(
-        f"{_SHARE_OF_MEMORY:.0%} of {machine.memory / 2**30:.1f} GiB for workers. A fit that would need more than 80% of a "
-        "limit is refused before its first task, and half of what remains below that caches rows."
+        f"{_SHARE_OF_MEMORY:.0%} of {machine.memory / 2**30:.1f} GiB for workers. A fit that would need more than 80% "
+        "of a limit is refused before its first task, and half of what remains below that caches rows."
     )
     return reasons

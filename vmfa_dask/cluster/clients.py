@@ -11,6 +11,7 @@ from typing import Any
 
 import dask
 from distributed import Client, get_client, get_worker, rejoin, secede
+from distributed.comm.core import CommClosedError
 from distributed.threadpoolexecutor import thread_state
 
 _EXPECTED = "a Client of distributed, the address of a scheduler, or a cluster such as LocalCluster"
@@ -172,9 +173,21 @@ def _opened(target: Any) -> Connection:
     try:
         return Connection(Client(target, set_as_default=False), opened=True)
     except OSError as error:
-        raise OSError(f"client={target!r}: no scheduler answers there: {_first_line(error)}") from error
+        raise OSError(f"client={target!r}: no scheduler answers there: {_first_line(error)}{_hint(error)}") from error
     except (ValueError, TypeError) as error:
+        if str(target).startswith("tls://"):
+            raise ValueError(
+                f"client={target!r}: expected certificates in Dask's configuration (distributed.comm.tls), or a Client "
+                f"that was given them ({_first_line(error)})"
+            ) from error
         raise ValueError(f"client={target!r}: expected {_EXPECTED} ({_first_line(error)})") from error
+
+
+def _hint(error: OSError) -> str:
+    """What a server that hangs up at the first message may be; one that cannot be reached is a plain OSError."""
+    if type(error) is not CommClosedError:
+        return ""
+    return "; the address of a scheduler that uses TLS begins with tls://, any other with tcp://"
 
 
 def _checked(client: Client) -> Client:
