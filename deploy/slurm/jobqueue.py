@@ -1,6 +1,6 @@
 """A fit whose workers are Slurm jobs, by dask-jobqueue: scheduler and driver run where this is started.
 
-    python deploy/slurm/jobqueue.py DATA --components 800 --run RUN --output MODEL.zarr --jobs 4 --cores 32 --memory 64GiB
+    python deploy/slurm/jobqueue.py DATA --components 800 --run RUN --output MODEL --jobs 4 --cores 32 --memory 64GiB
 
 Jobs may start at different times and come back after a failure: the fit begins with the first worker. Needs the package
 dask-jobqueue, and a node from which batch jobs can be submitted and that they can reach.
