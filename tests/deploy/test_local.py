@@ -124,6 +124,7 @@ def is_alive(pid: int) -> bool:
     return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_cluster_starts_as_described_and_ends_without_a_trace(number: signal.Signals, tmp_path: Path) -> None:
     process = start("--port", "0", "--dashboard-port", "0", "--local-directory", str(tmp_path))
