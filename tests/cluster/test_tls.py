@@ -112,9 +112,15 @@ def test_an_address_is_enough_where_dask_is_configured(scheduler: str, certifica
 
 def test_the_environment_script_configures_dask(certificates: Path) -> None:
     program = "from distributed.security import Security; print(Security().get_tls_config_for_role('worker'))"
-    script = f'. {ROOT}/deploy/tls/environment.sh "$1"; exec "$2" -c "$3"'
-    command = ["sh", "-euc", script, "sh", str(certificates), sys.executable, program]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    script = f'. {ROOT}/deploy/tls/environment.sh {certificates.name}; exec "$0" -c "$1"'
+    done = subprocess.run(
+        ["bash", "-euc", script, sys.executable, program],
+        cwd=certificates.parent,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert str(certificates / "key.pem") in done.stdout
 
 
