@@ -13,8 +13,8 @@ import yaml
 from distributed.cli.dask_scheduler import main as scheduler
 from distributed.cli.dask_worker import main as worker
 
-from deploy.fit import parser_of
 from tests.programs import ROOT
+from vmfa_dask.command.fit import fit
 
 FOLDER = ROOT / "deploy" / "docker"
 DOCKERFILE = (FOLDER / "Dockerfile").read_text()
@@ -63,15 +63,14 @@ def test_commands_of_dask_have_the_options_that_are_used(name: str) -> None:
     assert used <= known
 
 
-@pytest.mark.parametrize("name", [name for name, command in commands().items() if "deploy.fit" in command])
+@pytest.mark.parametrize("name", [name for name, command in commands().items() if "vmfa-dask" in command])
 def test_fits_have_the_options_that_are_used(name: str) -> None:
     words = commands()[name]
-    assert words[:3] == ["python", "-m", "deploy.fit"]
-    parser = parser_of("fit")
-    parser.add_argument("--scheduler")
-    options = parser.parse_args(words[3:])
-    assert options.scheduler.startswith("tls://")
-    assert options.run.startswith("s3://")
+    assert words[:2] == ["vmfa-dask", "fit"]
+    with fit.make_context("fit", words[2:]) as context:
+        assert context.params["scheduler"].startswith("tls://")
+        assert context.params["run"].startswith("s3://")
+        assert context.params["overwrite"]  # of a run that was finished before
 
 
 def test_only_the_dashboard_is_published_and_on_loopback() -> None:

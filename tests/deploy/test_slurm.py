@@ -97,7 +97,7 @@ def store(tmp_path: Path) -> str:
 def options(store: str, folder: Path, iterations: int) -> list[str]:
     return [
         store,
-        *f"--components 6 --factors 3 --max-iter {iterations}".split(),
+        *f"--n-components 6 --n-factors 3 --max-iter {iterations}".split(),
         *("--run", str(folder / "run"), "--output", str(folder / "model.zarr")),
     ]
 
