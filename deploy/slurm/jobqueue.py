@@ -3,8 +3,8 @@
     python deploy/slurm/jobqueue.py --jobs 4 --cores 32 --memory 64GiB DATA --n-components 800 --run RUN --output MODEL
 
 What is not an option of this script is one of ``vmfa-dask fit``. Jobs may start at different times and come back after
-a failure: the fit begins with the first worker. Needs the package dask-jobqueue, on a node from which jobs can be
-submitted and which they can reach.
+a failure: the fit begins with the first worker. Needs the packages dask-jobqueue and cryptography, on a node from which
+jobs can be submitted and which they can reach.
 """
 
 from __future__ import annotations
