@@ -20,6 +20,7 @@ from vmfa_dask.cluster.worker_context import RunReference, run_task
 from vmfa_dask.cluster.worker_watch import WorkerWatch
 from vmfa_dask.cluster.workers import cancel, check_connection, naming_a_lost_scheduler
 from vmfa_dask.run.executor import SchedulerLost
+from vmfa_dask.run.observer import Observer
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.storage import Storage
@@ -42,6 +43,8 @@ class DaskExecutor:
         The run.
     storage : Storage
         The run's versions as the driver sees them.
+    observer : Observer, optional
+        Told of tasks that are done.
 
     Attributes
     ----------
@@ -53,8 +56,12 @@ class DaskExecutor:
         Whether the workers live in this process.
     """
 
-    def __init__(self, client: Client, reference: RunReference, storage: Storage) -> None:
+    def __init__(
+        self, client: Client, reference: RunReference, storage: Storage, observer: Observer | None = None
+    ) -> None:
         self._client, self._reference, self.storage = client, reference, storage
+        self._observer = observer or Observer()
+        self._watched: dict[Any, str] = {}
         self._sequence = itertools.count()
         self._depths: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.plan: Plan = reference.plan
@@ -98,6 +105,8 @@ class DaskExecutor:
         task = (run_task, self._reference, function, *arguments)
         future = self._client.submit(*task, key=key, pure=False, priority=depth - number * _LATER)
         self._depths[future] = depth
+        if self._observer.watches_tasks and depth == 0:
+            self._watched[future] = name
         return future
 
     def results(self, handles: Sequence[Any]) -> list[Any]:
@@ -122,13 +131,18 @@ class DaskExecutor:
         Exception
             What a task has raised.
         """
+        watched, self._watched = self._watched, {}
         try:
             with naming_a_lost_scheduler(self._client), self._pauses:
                 # Not `gather` alone: when it is interrupted or a task fails it leaves its callbacks behind, and the end
                 # of the other tasks then fills the log.
-                for future in as_completed(handles, loop=self._client.loop):
+                for future in as_completed({*handles, *watched}, loop=self._client.loop):
+                    # Taken out at once: a result that is held here takes the memory of its worker.
+                    name = watched.pop(future, None)
                     if future.status != "finished":
                         self._client.gather([future])  # raises
+                    elif name is not None:
+                        self._observer.task_done(name)
                 return list(self._client.gather(list(handles)))
         except (CancelledError, SchedulerLost):
             raise

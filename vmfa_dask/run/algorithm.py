@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from vmfa_dask.addresses import POSTERIOR
 from vmfa_dask.run.executor import Executor
+from vmfa_dask.run.observer import Observer
 from vmfa_dask.run.passes import run_pass
 from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.run.start import Start
@@ -31,6 +32,8 @@ class Training:
         Called with the record of each pass, after `on_state`: a pass that is reported is never lost.
     on_state : callable, optional
         Called with the state after each pass, before the versions that it no longer needs are discarded.
+    observer : Observer, optional
+        Told what begins and what is complete, for a display.
     """
 
     def __init__(
@@ -38,8 +41,10 @@ class Training:
         executor: Executor,
         on_record: Callable[[IterationRecord], None] = lambda record: None,
         on_state: Callable[[RunState], None] = lambda state: None,
+        observer: Observer | None = None,
     ) -> None:
         self.executor, self.on_record, self.on_state = executor, on_record, on_state
+        self.observer = observer or Observer()
         self.last_record: IterationRecord | None = None
 
     def run(self, start: Start | None = None, state: RunState | None = None) -> RunState:
@@ -57,6 +62,7 @@ class Training:
         RunState
             The state after the last pass; ``state.parameters`` is the version of the fitted parameters.
         """
+        self.observer.start_begins(len(self.executor.plan.groups))
         if state is None:
             state = RunState.first(self.executor.settings, initialize(self.executor, start))
             self.on_state(state)
@@ -80,6 +86,7 @@ class Training:
         RunState
             Where it stands afterwards.
         """
+        self.observer.pass_begins(state, self.executor.settings, len(self.executor.plan.groups))
         begin = time.perf_counter()
         reports = run_pass(self.executor, state.step(self.executor.settings))
         record = self._record(state, reports, time.perf_counter() - begin)
@@ -87,6 +94,7 @@ class Training:
         self.on_state(following)
         self.last_record = record
         self._forget(state, following)
+        self.observer.pass_ends(following)
         self.on_record(record)
         return following
 

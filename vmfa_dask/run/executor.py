@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.observer import Observer
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.stages import Stage, StageStorage
@@ -83,18 +84,22 @@ class SerialExecutor:
     ----------
     context : RunContext
         The run in this process.
+    observer : Observer, optional
+        Told of each task that is done.
     """
 
     shares_memory = True
 
-    def __init__(self, context: RunContext) -> None:
-        self._context = context
+    def __init__(self, context: RunContext, observer: Observer | None = None) -> None:
+        self._context, self._observer = context, observer or Observer()
         self.plan, self.settings = context.plan, context.settings
         self.storage: Storage = context.storage
 
     def submit(self, name: str, index: int, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a task; its result is its handle; see `Executor.submit`."""
-        return function(self._context, *arguments)
+        result = function(self._context, *arguments)
+        self._observer.task_done(name)
+        return result
 
     def results(self, handles: Sequence[Any]) -> list[Any]:
         """The handles; see `Executor.results`."""

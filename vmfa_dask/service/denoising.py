@@ -17,6 +17,7 @@ from vmfa_dask.run.settings import PAPER, Settings
 from vmfa_dask.runtime.threads import Cores, available_cores
 from vmfa_dask.service.options import Progress, make_options
 from vmfa_dask.service.patch_fits import fit_patches
+from vmfa_dask.service.progress import display_of
 
 Quality = Literal["paper", "auto"]
 # The paper's sizes, and patches per component, at least, where the number of components is not given.
@@ -42,6 +43,7 @@ def denoise(
     random_state: int = 0,
     threads: int | None = None,
     progress: Progress | None = None,
+    verbose: int | None = None,
 ) -> NDArray[Any]:
     """Remove the noise of an image, from the image alone (paper, sec:denoising).
 
@@ -76,6 +78,8 @@ def denoise(
         Threads that compute; by default as many as cores are available. The result does not depend on it.
     progress : callable, optional
         Called with the `IterationRecord` of each pass.
+    verbose : int, optional
+        Whether to show how the training goes, as in `fit_distributed`.
 
     Returns
     -------
@@ -101,16 +105,17 @@ def denoise(
     for name, value, allowed in (("quality", quality, get_args(Quality)), ("merge", merge, get_args(Merge))):
         if value not in allowed:
             raise ValueError(f"{name}={value!r}: expected one of {allowed}")
-    threads = make_options(threads=threads).threads
+    options = make_options(threads=threads, progress=progress, verbose=verbose)
     images, scale = as_images(image, stack)
     asked = _Asked(n_components, n_factors, None if patch is None else _checked_patch(patch), random_state)
     models = _paper_models(images, asked) if quality == "paper" else _auto_models(images, asked)
     if scale.is_constant:
         return scale.restored(images)
-    cores = Cores(threads or available_cores())
+    cores = Cores(options.threads or available_cores())
     estimates = []
     for rows, settings in models:
-        fit = fit_patches(rows, settings, cores, progress)
+        with display_of(options) as observer:
+            fit = fit_patches(rows, settings, cores, progress, observer)
         estimates.append(merged_estimates(fit.mixture, rows, fit.components, merge, cores))
     return scale.restored(np.mean(estimates, axis=0))
 

@@ -53,6 +53,8 @@ class MixtureOfFactorAnalyzers(FittedMixture):
         Begin the next fit with the model of the last one. Components that were dropped stay dropped.
     preset : {"default", "paper"}
         "paper" has the settings of the paper's experiments.
+    verbose : int
+        0 shows nothing; 1 shows how a fit goes, as in `fit_distributed`.
     client : distributed.Client, str or cluster, optional
         Cluster that trains, as in `fit_distributed`. "auto" takes the current Dask client if there is one. By default
         fits work in this process. Clones share the client; a pickle has the address of its scheduler instead, or None
@@ -112,6 +114,7 @@ random_candidates, warmup_tol, max_warmup_iter, standardize, chain_length, preci
         random_state: Any = 0,
         warm_start: bool = False,
         preset: Literal["default", "paper"] = "default",
+        verbose: int = 0,
         client: Any = None,
         noise: Literal["component", "shared"] = "component",
         learn_weights: bool = True,
@@ -139,6 +142,7 @@ random_candidates, warmup_tol, max_warmup_iter, standardize, chain_length, preci
         self.random_state = random_state
         self.warm_start = warm_start
         self.preset = preset
+        self.verbose = verbose
         self.client = client
         self.noise = noise
         self.learn_weights = learn_weights
@@ -224,7 +228,7 @@ random_candidates, warmup_tol, max_warmup_iter, standardize, chain_length, preci
 
     def _train(self, rows: Any) -> Fit:
         keywords = {name: getattr(self, name) for name in SettingsKeywords.__annotations__}
-        keywords.update(preset=self.preset, random_state=seed_of(self.random_state))
+        keywords.update(preset=self.preset, random_state=seed_of(self.random_state), verbose=self.verbose)
         keywords["n_components"] = self.n_components
         if self.warm_start and hasattr(self, "model_"):
             keywords["start"] = self.model_

@@ -26,6 +26,7 @@ from vmfa_dask.service.inputs import BegunStart, check_start, describe_start, se
 from vmfa_dask.service.keywords import ClusterKeywords, LocalKeywords, naming_keywords
 from vmfa_dask.service.on_cluster import check_cluster, executor_on, workers_for
 from vmfa_dask.service.opened_run import kept_run
+from vmfa_dask.service.progress import display_of, show_dashboard
 from vmfa_dask.service.sources import opened_rows
 from vmfa_dask.service.training import Fit, show, train
 from vmfa_dask.store.gate import is_in_a_store
@@ -103,6 +104,11 @@ n_init, chain_length, random_state, precision
         Share of the run's time that keeping it in `run` may take; 1 keeps it after every pass.
     progress : callable, optional
         Called with the `IterationRecord` of each pass.
+    verbose : int, optional
+        By default a fit in the main thread of a terminal or a Jupyter notebook shows how it goes, in a line on the
+        standard error stream that is rewritten in place; elsewhere, and with a `progress` function, it prints nothing.
+        0 never prints; 1 always does, elsewhere with one line for each pass. Whatever it is, the logger "vmfa_dask"
+        gets a message of each pass, at level INFO. A detached run prints nothing.
     client : distributed.Client, str or cluster, optional
         A client, or the address of a scheduler or a cluster such as `LocalCluster`, for which a client is opened and
         closed again; by default the current client, or the scheduler for which Dask is configured. A call within a task
@@ -164,19 +170,24 @@ n_init, chain_length, random_state, precision
         with opened_rows(data, **call.selection, client=client, scratch=options.scratch) as rows:
             settings = settings_of_fit(call.asked, options.run, rows)
             check_start(begin, settings, rows)
-            with kept_run(options, settings, rows, begin) as (kept, plan), left_to_the_driver(client):
+            with (
+                kept_run(options, settings, rows, begin) as (kept, plan),
+                left_to_the_driver(client),
+                display_of(options) as observer,
+            ):
                 projection = projected_bytes(rows, settings, plan)
                 cluster = check_cluster(client, projection, options, Advice(rows, settings, plan, options.n_groups))
                 if kept is not None and not options.detach:
                     kept.note_processor(cluster.processor)
                 if kept is None or not options.detach:
-                    with executor_on(cluster, rows, settings, plan, kept) as executor:
+                    show_dashboard(client, observer)
+                    with executor_on(cluster, rows, settings, plan, kept, observer) as executor:
 
                         def report(record: IterationRecord) -> None:
                             executor.announce(record.as_dict())
                             show(record, options.progress)
 
-                        return train(executor, whole_start(begin), rows.feature_shape, report, kept)
+                        return train(executor, whole_start(begin), rows.feature_shape, report, kept, observer)
                 if isinstance(begin, Start):  # written here: a start is too large to travel with a task
                     kept.begin_with(begin)
             assert isinstance(rows, ZarrRows)
@@ -191,6 +202,7 @@ def _detached(connection: Connection, run: str, rows: ZarrRows, call: Call) -> D
         "array": rows.name,
         "missing_chunks": rows.missing,
         **{name: getattr(call.options, name) for name in _OF_DRIVERS},
+        "verbose": 0,  # the terminal of a worker is none of the user's
     }
     future = start_driver(connection.client, run, fit_distributed, rows.url, {**keywords})
     return DetachedRun(run, future, connection.keep())
@@ -241,11 +253,14 @@ def fit_local(data: Any, *, n_components: int, **keywords: Unpack[LocalKeywords]
         if isinstance(rows, ZarrRows):
             rows.cache_bytes = _LOCAL_CACHE_BYTES if options.cache_bytes is None else options.cache_bytes
             rows.use_threads(cores.n_threads)
-        with kept_run(options, settings, rows, begin) as (kept, plan):
+        with kept_run(options, settings, rows, begin) as (kept, plan), display_of(options) as observer:
             if kept is not None:
                 kept.note_processor(this_processor())
+            observer.kernels_begin()
             compile_ahead(settings, rows.dtype)
-            executor = SerialExecutor(RunContext(rows, settings, plan, MemoryStorage(), cores))
-            return train(
-                executor, whole_start(begin), rows.feature_shape, lambda record: show(record, options.progress), kept
-            )
+            executor = SerialExecutor(RunContext(rows, settings, plan, MemoryStorage(), cores), observer)
+
+            def report(record: IterationRecord) -> None:
+                show(record, options.progress)
+
+            return train(executor, whole_start(begin), rows.feature_shape, report, kept, observer)

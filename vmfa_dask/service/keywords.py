@@ -67,6 +67,7 @@ class LocalKeywords(SettingsKeywords, total=False):
     resume: Literal["auto", "never", "require"]
     checkpoint_share: float
     progress: Progress | None
+    verbose: int | None
 
 
 class ClusterKeywords(LocalKeywords, total=False):

@@ -23,6 +23,7 @@ from vmfa_dask.cluster.worker_rows import check_visible
 from vmfa_dask.cluster.workers import ask, naming_a_lost_scheduler, shares_process, wait_for_workers
 from vmfa_dask.kernels.processor import Processor
 from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.observer import Observer
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.row_source import ArrayRows, RowSource
 from vmfa_dask.run.settings import Settings
@@ -146,7 +147,7 @@ def workers_for(client: Any, options: Options) -> dict[str, Any]:
 
 @contextmanager
 def executor_on(
-    cluster: CheckedCluster, rows: RowSource, settings: Settings, plan: Plan, kept: KeptRun | None
+    cluster: CheckedCluster, rows: RowSource, settings: Settings, plan: Plan, kept: KeptRun | None, observer: Observer
 ) -> Iterator[DaskExecutor]:
     """Make an executor for the enclosed lines; what the run placed on the cluster is removed after them.
 
@@ -162,6 +163,8 @@ def executor_on(
         Of the run.
     kept : KeptRun or None
         Where the run is kept, if it is.
+    observer : Observer
+        Told of what the run does.
 
     Yields
     ------
@@ -187,6 +190,7 @@ def executor_on(
                 cluster.client.run(note_worker, on_error="ignore")
         reference = _reference(name, cluster, rows, settings, plan, folder)
         storage: Storage = MemoryStorage() if folder is None else exchange_at(folder)
+        observer.kernels_begin()  # worker processes do it in their first task
         if cluster.local:
             cores = Cores(cluster.threads or 1)
             if isinstance(rows, ZarrRows):
@@ -195,7 +199,7 @@ def executor_on(
             compile_ahead(settings, rows.dtype)
             register(reference, RunContext(rows, settings, plan, storage, cores))
         try:
-            executor = DaskExecutor(cluster.client, reference, storage)
+            executor = DaskExecutor(cluster.client, reference, storage, observer)
             try:
                 yield executor
             finally:

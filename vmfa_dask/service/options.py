@@ -51,6 +51,8 @@ class Options:
         Whether the driver works on the cluster.
     progress : callable or None
         Called with the record of each pass.
+    verbose : int or None
+        0 shows nothing, a larger number shows how the fit goes, and None does so where a person looks.
     """
 
     n_groups: int | None = None
@@ -63,6 +65,7 @@ class Options:
     worker_timeout: float = 60.0
     detach: bool = False
     progress: Progress | None = None
+    verbose: int | None = None
 
 
 def make_options(**given: Any) -> Options:
@@ -102,6 +105,8 @@ def make_options(**given: Any) -> Options:
     _require(isinstance(options.detach, bool), "detach", options.detach, "True or False")
     callable_or_none = options.progress is None or callable(options.progress)
     _require(callable_or_none, "progress", options.progress, "a function that takes a record")
+    shown = options.verbose is None or (isinstance(options.verbose, int) and options.verbose >= 0)
+    _require(shown, "verbose", options.verbose, "0, 1, or None for the default")
     if options.resume == "require" and options.run is None:
         raise ValueError("resume='require': there is nothing to resume without run=...")
     return options

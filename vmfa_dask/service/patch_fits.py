@@ -12,6 +12,7 @@ from vmfa_dask.cluster.compilation import compile_ahead
 from vmfa_dask.run.algorithm import Training
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.executor import SerialExecutor
+from vmfa_dask.run.observer import Observer
 from vmfa_dask.run.plan import make_plan
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.state import DONE, RunState
@@ -41,7 +42,9 @@ class PatchFit:
     free_energy: float
 
 
-def fit_patches(rows: PatchRows, settings: Settings, cores: Cores, progress: Progress | None) -> PatchFit:
+def fit_patches(
+    rows: PatchRows, settings: Settings, cores: Cores, progress: Progress | None, observer: Observer
+) -> PatchFit:
     """Train on all patches in this process.
 
     Parameters
@@ -54,11 +57,14 @@ def fit_patches(rows: PatchRows, settings: Settings, cores: Cores, progress: Pro
         Threads that compute.
     progress : callable or None
         Called with the record of each pass.
+    observer : Observer
+        Told of what the training does.
 
     Returns
     -------
     PatchFit
     """
+    observer.kernels_begin()
     compile_ahead(settings, rows.dtype)
     context = RunContext(rows, settings, make_plan(rows, settings), MemoryStorage(), cores)
     kept: list[Int32] = []
@@ -68,6 +74,6 @@ def fit_patches(rows: PatchRows, settings: Settings, cores: Cores, progress: Pro
             groups = (addresses.Posterior(state.iteration, group) for group in range(len(context.plan.groups)))
             kept.extend(context.storage.read(address)["components"] for address in groups)
 
-    training = Training(SerialExecutor(context), lambda record: show(record, progress), keep)
+    training = Training(SerialExecutor(context, observer), lambda record: show(record, progress), keep, observer)
     state = training.run()
     return PatchFit(context.mixture(state.parameters), np.concatenate(kept), state.records[-1].free_energy)

@@ -16,6 +16,7 @@ from vmfa_dask.apply.model_type import ModelType
 from vmfa_dask.apply.summary import as_lines, as_table
 from vmfa_dask.run.algorithm import Training
 from vmfa_dask.run.executor import Executor
+from vmfa_dask.run.observer import Observer
 from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.start import Start
@@ -155,7 +156,12 @@ def _fall(state: RunState, settings: Settings) -> str:
 
 
 def train(
-    executor: Executor, start: Start | None, feature_shape: tuple[int, ...], report: Progress, kept: KeptRun | None
+    executor: Executor,
+    start: Start | None,
+    feature_shape: tuple[int, ...],
+    report: Progress,
+    kept: KeptRun | None,
+    observer: Observer,
 ) -> Fit:
     """Train; whatever ends the training, the last complete pass is kept.
 
@@ -173,6 +179,8 @@ def train(
         Called with the record of each pass.
     kept : KeptRun or None
         Where the run is kept, if it is.
+    observer : Observer
+        Told of what the run does.
 
     Returns
     -------
@@ -193,7 +201,8 @@ def train(
         if kept is not None:
             kept.check_stop(record)
 
-    training, begin = Training(executor, tell, kept.keep if kept else lambda state: None), time.monotonic()
+    keep = kept.keep if kept else lambda state: None
+    training, begin = Training(executor, tell, keep, observer), time.monotonic()
     last_state = kept.attach(executor.storage) if kept else None
     try:
         state = training.run(start, last_state)
