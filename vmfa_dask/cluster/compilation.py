@@ -26,6 +26,7 @@ from vmfa_dask.run.plan import make_plan
 from vmfa_dask.run.row_source import ArrayRows
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.storage import MemoryStorage
+from vmfa_dask.run.validation import Validation
 from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.store.locks import held_lock
 
@@ -77,7 +78,7 @@ def _wait_for_lock() -> FileLock | None:
     return None
 
 
-def compile_ahead(settings: Settings, dtype: np.dtype[Any]) -> float:
+def compile_ahead(settings: Settings, dtype: np.dtype[Any], validates: bool = False) -> float:
     """Compile (or load) every kernel that a run of these types uses.
 
     A cache folder that cannot be written or locked is no error: then this process compiles for itself.
@@ -88,6 +89,8 @@ def compile_ahead(settings: Settings, dtype: np.dtype[Any]) -> float:
         Of the run.
     dtype : dtype
         In which its rows are read.
+    validates : bool
+        Whether held-out rows are evaluated, in the same dtype.
 
     Returns
     -------
@@ -95,19 +98,19 @@ def compile_ahead(settings: Settings, dtype: np.dtype[Any]) -> float:
         Seconds it took; 0 where this process has done so before.
     """
     kinds = (settings.search, settings.search_every > 1, settings.covariance_type, settings.noise, settings.init_params)
-    key = (settings.n_factors, settings.precision, *kinds, dtype.str)
+    key = (settings.n_factors, settings.precision, *kinds, dtype.str, validates)
     if key in _compiled:
         return 0.0
     start = time.perf_counter()
     with compiling_alone():
-        _tiny_fit(settings, dtype)
+        _tiny_fit(settings, dtype, validates)
     _compiled.add(key)
     seconds = time.perf_counter() - start
     logger.info("kernels ready after %.1f s", seconds)
     return seconds
 
 
-def _tiny_fit(settings: Settings, dtype: np.dtype[Any]) -> None:
+def _tiny_fit(settings: Settings, dtype: np.dtype[Any], validates: bool) -> None:
     rows = np.random.default_rng(0).integers(0, 100, (64, settings.n_factors + 3)).astype(dtype)
     tiny = replace(
         settings, n_components=4, truncation=2, neighborhood=3, random_candidates=1, max_warmup_iter=1, max_iter=1
@@ -116,4 +119,5 @@ def _tiny_fit(settings: Settings, dtype: np.dtype[Any]) -> None:
     # A group of one block and one of several: their moments are summed in arrays of different types.
     plan = replace(make_plan(source, tiny), groups=((0, 16), (16, len(rows))), block_rows=24, tile_rows=24)
     context = RunContext(source, tiny, plan, MemoryStorage(), Cores(1))
-    Training(SerialExecutor(context)).run()
+    validation = Validation(rows, 1, None) if validates else None
+    Training(SerialExecutor(context), validation=validation).run()

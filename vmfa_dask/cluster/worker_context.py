@@ -22,6 +22,7 @@ from vmfa_dask.cluster.leases import watch_leases
 from vmfa_dask.cluster.process_workers import note_worker, threads_here
 from vmfa_dask.cluster.queues import go_where_nothing_waits
 from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.held_out import HeldOutRows, training_rows
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.runtime.threads import Cores
@@ -67,6 +68,10 @@ class RunReference:
         What rows are called in messages; None for their path or URL.
     conditions : Conditions or None
         What a worker must meet; None where nothing is checked.
+    held_out : HeldOutRows or None
+        Rows that are left out of the training.
+    validates : bool
+        Whether held-out rows are evaluated, which takes kernels of its own.
     """
 
     run: str
@@ -80,6 +85,8 @@ class RunReference:
     threads: int | None
     origin: Origin | None = None
     conditions: Conditions | None = None
+    held_out: HeldOutRows | None = None
+    validates: bool = False
 
 
 def register(reference: RunReference, context: RunContext) -> None:
@@ -182,8 +189,9 @@ def _open_context(reference: RunReference) -> RunContext:
         conditions.check_rows(rows)
     cores = Cores(reference.threads or threads_here(worker.scheduler.address), go_where_nothing_waits)
     rows.use_threads(cores.n_threads)
-    compile_ahead(reference.settings, rows.dtype)
-    return RunContext(rows, reference.settings, reference.plan, exchange_at(reference.folder), cores)
+    compile_ahead(reference.settings, rows.dtype, reference.validates)
+    kept = training_rows(rows, reference.held_out)
+    return RunContext(kept, reference.settings, reference.plan, exchange_at(reference.folder), cores)
 
 
 def _runs_of_tasks() -> list[str]:

@@ -18,6 +18,8 @@ _COLORS = {"warm-up": (ORANGE, ORANGE), "training": (BLUE, BLUE), "final": ("whi
 def history(fit: Any) -> Picture:
     """Draw the free energy over the passes of a run, with its phases marked; a second panel enlarges the second half.
 
+    Where rows were held out, their free energy is a second curve.
+
     Parameters
     ----------
     fit : Fit, or sequence of IterationRecord
@@ -61,6 +63,10 @@ def _draw_curve(axes: Axes, records: Sequence[IterationRecord]) -> None:
         if points:
             x, y = zip(*points, strict=True)
             axes.scatter(x, y, s=25, facecolor=face, edgecolor=edge, label=phase, zorder=2)
+    held_out = [(r.iteration, r.validation) for r in records if r.validation is not None]
+    if held_out:
+        x, y = zip(*held_out, strict=True)
+        axes.plot(x, y, color=ORANGE, linewidth=1.2, marker="x", label="held-out rows", zorder=2)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.ticklabel_format(axis="y", useOffset=False)
     axes.spines[["top", "right"]].set_visible(False)

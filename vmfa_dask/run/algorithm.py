@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from vmfa_dask.addresses import POSTERIOR
 from vmfa_dask.run.executor import Executor
@@ -19,6 +20,7 @@ from vmfa_dask.run.start import Start
 from vmfa_dask.run.starts.initialization import complete_start, initialize
 from vmfa_dask.run.state import DONE, RunState
 from vmfa_dask.run.tasks.m_step import BlockReport
+from vmfa_dask.run.validation import Validation
 
 
 class Training:
@@ -34,6 +36,8 @@ class Training:
         Called with the state after each pass, before the versions that it no longer needs are discarded.
     observer : Observer, optional
         Told what begins and what is complete, for a display.
+    validation : Validation, optional
+        Held-out rows that are evaluated on the way.
     """
 
     def __init__(
@@ -42,9 +46,10 @@ class Training:
         on_record: Callable[[IterationRecord], None] = lambda record: None,
         on_state: Callable[[RunState], None] = lambda state: None,
         observer: Observer | None = None,
+        validation: Validation | None = None,
     ) -> None:
         self.executor, self.on_record, self.on_state = executor, on_record, on_state
-        self.observer = observer or Observer()
+        self.observer, self.validation = observer or Observer(), validation
         self.last_record: IterationRecord | None = None
 
     def run(self, start: Start | None = None, state: RunState | None = None) -> RunState:
@@ -63,6 +68,8 @@ class Training:
             The state after the last pass; ``state.parameters`` is the version of the fitted parameters.
         """
         self.observer.start_begins(len(self.executor.plan.groups))
+        if self.validation is not None and (state is None or state.phase != DONE):
+            self.validation.prepare(self.executor)
         if state is None:
             state = RunState.first(self.executor.settings, initialize(self.executor, start))
             self.on_state(state)
@@ -89,14 +96,24 @@ class Training:
         self.observer.pass_begins(state, self.executor.settings, len(self.executor.plan.groups))
         begin = time.perf_counter()
         reports = run_pass(self.executor, state.step(self.executor.settings))
-        record = self._record(state, reports, time.perf_counter() - begin)
-        following = state.after(record, self.executor.settings)
+        record = self._validated(state, self._record(state, reports, time.perf_counter() - begin))
+        patience = self.validation.patience if self.validation is not None else None
+        following = state.after(record, self.executor.settings, patience)
         self.on_state(following)
         self.last_record = record
         self._forget(state, following)
         self.observer.pass_ends(following)
         self.on_record(record)
         return following
+
+    def _validated(self, state: RunState, record: IterationRecord) -> IterationRecord:
+        """The record of a pass with what held-out rows say of its parameters, which processes still have in memory."""
+        if self.validation is None or not self.validation.is_due(state):
+            return record
+        begin = time.perf_counter()
+        value = self.validation.evaluate(self.executor, state.parameters)
+        seconds = {**record.seconds_per_phase, "validation": time.perf_counter() - begin}
+        return replace(record, validation=value, seconds_per_phase=seconds)
 
     def _forget(self, old: RunState, new: RunState) -> None:
         """Let the storage drop the versions that the new state has replaced."""

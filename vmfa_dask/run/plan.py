@@ -147,12 +147,26 @@ def _near_multiple(n: int, units: Sequence[int]) -> int:
     return n
 
 
-def _seconds_of_pass(rows: RowSource, settings: Settings) -> float:
-    """About how long one core takes to read all rows and to evaluate their candidates."""
+def seconds_of_pass(n_rows: int, rows: RowSource, settings: Settings) -> float:
+    """About how long one core takes to read rows and to evaluate their candidates.
+
+    Parameters
+    ----------
+    n_rows : int
+        How many rows.
+    rows : RowSource
+        Rows of the same width and dtype.
+    settings : Settings
+        The run.
+
+    Returns
+    -------
+    float
+    """
     d = n_features_of(rows)
     reading = d * rows.dtype.itemsize / _READ_BYTES_PER_SECOND
     joint = (2 * settings.n_factors + 4) * d / _FLOP_PER_SECOND + _SECONDS_PER_CANDIDATE
-    return rows.n_rows * (reading + settings.most_candidates * joint)
+    return n_rows * (reading + settings.most_candidates * joint)
 
 
 def statistics_bytes(settings: Settings, n_features: int) -> int:
@@ -205,7 +219,7 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
             "per worker thread are enough"
         )
     if n_groups is None:
-        by_work = int(_seconds_of_pass(rows, settings) / _GROUP_SECONDS)
+        by_work = int(seconds_of_pass(rows.n_rows, rows, settings) / _GROUP_SECONDS)
         n_groups = max(2, min(_MOST_GROUPS, by_work, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c)))
         n_groups -= n_groups % _SHARED_OUT if n_groups > _SHARED_OUT else 0
     # Ranges begin where something is decoded, so that nothing is read twice, and where an object of the store begins if

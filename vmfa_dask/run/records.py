@@ -105,6 +105,9 @@ class IterationRecord(Sized):
     bytes_read : int
         Bytes read from the store of the rows, as they are stored; rows that workers keep in memory are read in the
         first pass alone.
+    validation : float or None
+        Free energy per held-out row of the parameters that the pass evaluated, in nats; None where they were not
+        evaluated.
     """
 
     iteration: int
@@ -121,6 +124,7 @@ class IterationRecord(Sized):
     sum_of_counts: float | None = None
     split: tuple[int, ...] = ()
     bytes_read: int = 0
+    validation: float | None = None
 
     def line(self) -> str:
         """The record as one line of a log.
@@ -131,11 +135,12 @@ class IterationRecord(Sized):
         """
         dropped = f", dropped {len(self.dropped)}" if self.dropped else ""
         dropped += f", split {len(self.split)}" if self.split else ""
+        held_out = f"  validation {self.validation:.4f}" if self.validation is not None else ""
         read = f"  {self.bytes_read / 1e6:.0f} MB read" if self.bytes_read else ""
         return (
             f"{self.phase:8s} {self.iteration:3d}  free energy {self.free_energy:12.4f}  change {self.change:9.2e}  "
             f"{self.joints_per_row:6.1f} joints/row  {self.rows_per_second:9.0f} rows/s  {self.seconds:6.2f} s  "
-            f"{self.n_alive} components{dropped}{read}"
+            f"{self.n_alive} components{dropped}{held_out}{read}"
         )
 
     @classmethod

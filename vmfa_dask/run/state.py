@@ -36,6 +36,14 @@ class RunState:
         Whether the free energy fell, which ended the training.
     n_distinct_seeds : int
         Distinct rows among the C seeds.
+    best : int or None
+        Parameters whose held-out rows have the largest free energy so far, where that decides about the run's end.
+    best_validation : float or None
+        That free energy, per row.
+    in_vain : int
+        Evaluations of held-out rows since then.
+    stopped : bool
+        Whether held-out rows have decided which parameters are returned.
     records : tuple of IterationRecord
         One per completed pass.
     """
@@ -49,6 +57,10 @@ class RunState:
     better: int | None = None
     fell: bool = False
     n_distinct_seeds: int = 0
+    best: int | None = None
+    best_validation: float | None = None
+    in_vain: int = 0
+    stopped: bool = False
     records: tuple[IterationRecord, ...] = ()
 
     @classmethod
@@ -83,7 +95,7 @@ class RunState:
         search, update = self.phase != FINAL and settings.search == "guided", self.phase == TRAINING
         return Step(self.iteration, self.parameters, self.graph, search, update)
 
-    def after(self, record: IterationRecord, settings: Settings) -> RunState:
+    def after(self, record: IterationRecord, settings: Settings, patience: int | None = None) -> RunState:
         """The state after a pass: a gain of the free energy below the tolerance ends a phase (paper, convergence).
 
         EM never lowers the free energy, but rounding does once it has eaten the digits of the model. A fall that is
@@ -96,6 +108,8 @@ class RunState:
             The pass.
         settings : Settings
             The run.
+        patience : int, optional
+            Evaluations of held-out rows without a better one that end the training; by default they decide nothing.
 
         Returns
         -------
@@ -111,18 +125,36 @@ class RunState:
             better=self.parameters if step.update else self.better,
             records=(*self.records, record),
         )
+        if patience is not None and record.validation is not None:
+            state = state._judged(self.parameters, record.validation)
         tol = settings.warmup_tol if self.phase == WARM_UP else settings.tol
         if self._falls(record, settings):
             assert self.better is not None
             # The components that this pass has kept are those of the worse parameters: it is undone altogether.
             back = replace(self, parameters=self.better, better=None, fell=True, converged=False)
             state = replace(back, phase=FINAL, passes=0, records=state.records)
+        elif self.phase == FINAL and state.best not in (None, self.parameters):
+            state = state._back_to_best()
         elif self.phase == FINAL:
             state = replace(state, phase=DONE, passes=0, better=None)
+        elif patience is not None and state.in_vain >= patience:
+            state = state._back_to_best()
         elif state.passes > 1 and record.change < tol:
             converged = self.converged or self.phase == TRAINING
             state = replace(state, phase=_following(self.phase), passes=0, converged=converged)
         return state._skip_empty_phases(settings)
+
+    def _judged(self, parameters: int, validation: float) -> RunState:
+        """The state after an evaluation of held-out rows under a version of the parameters."""
+        if self.best_validation is None or validation > self.best_validation:
+            return replace(self, best=parameters, best_validation=validation, in_vain=0)
+        # A version that is evaluated again is no worse than itself.
+        return replace(self, in_vain=self.in_vain + (parameters != self.best))
+
+    def _back_to_best(self) -> RunState:
+        """The evaluation of the parameters that suit the held-out rows best; later ones are given up."""
+        assert self.best is not None
+        return replace(self, phase=FINAL, passes=0, parameters=self.best, better=None, stopped=True)
 
     def _falls(self, record: IterationRecord, settings: Settings) -> bool:
         """Whether the parameters of this pass are worse than those of the pass before by more than rounding.
@@ -146,7 +178,7 @@ class RunState:
         list of (str, int)
             Kind and version.
         """
-        parameters = {self.parameters} if self.better is None else {self.better, self.parameters}
+        parameters = {version for version in (self.parameters, self.better, self.best) if version is not None}
         versions = [(PARAMETERS, version) for version in sorted(parameters)]
         return [(START, 0), *versions, (GRAPH, self.graph), (POSTERIOR, self.posterior)]
 
@@ -165,7 +197,9 @@ class RunState:
         """
         training = [record for record in self.records if record.phase == TRAINING]
         ended = len(training) > 1 and training[-1].change < settings.tol
-        if self.phase != DONE or ended or self.fell or len(training) >= settings.max_iter:
+        # Held-out rows have judged these parameters as the last ones: more passes would have been judged otherwise.
+        judged = self.best is not None
+        if self.phase != DONE or ended or self.fell or judged or len(training) >= settings.max_iter:
             return self
         return replace(
             self,

@@ -14,6 +14,7 @@ from vmfa_dask.kernels.processor import this_processor
 from vmfa_dask.run.advice import Advice
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.executor import SerialExecutor
+from vmfa_dask.run.held_out import training_rows
 from vmfa_dask.run.projection import projected_bytes
 from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.run.start import Start
@@ -29,11 +30,15 @@ from vmfa_dask.service.opened_run import kept_run
 from vmfa_dask.service.progress import display_of, show_dashboard
 from vmfa_dask.service.sources import opened_rows
 from vmfa_dask.service.training import Fit, show, train
+from vmfa_dask.service.validation import held_out_rows, make_validation, validation_of_driver
 from vmfa_dask.store.gate import is_in_a_store
 from vmfa_dask.store.rows import ZarrRows
 
 # Options that the driver of a detached run gets with its task.
-_OF_DRIVERS = ("n_groups", "threads", "cache_bytes", "checkpoint_share", "scratch", "run", "worker_timeout")
+_OF_DRIVERS = (
+    "n_groups", "threads", "cache_bytes", "checkpoint_share", "scratch", "run", "worker_timeout", "validation_every",
+    "patience",
+)  # fmt: skip
 _LOCAL_CACHE_BYTES = 2**30
 
 
@@ -104,6 +109,18 @@ n_init, chain_length, random_state, precision
         Share of the run's time that keeping it in `run` may take; 1 keeps it after every pass.
     progress : callable, optional
         Called with the `IterationRecord` of each pass.
+    validation : float or array_like, optional
+        Held-out rows, whose free energy `IterationRecord.validation` records: rows in any form that `data` may have, or
+        a share of the rows, above 0 and at most 0.5. Rows of a share are left out of the training; which ones follows
+        from their numbers and `random_state`. All components are evaluated for each of them. More rows than take
+        256 MiB are not held out; of other rows that take more, a sample is evaluated.
+    validation_every : int, optional
+        Passes of training from one evaluation to the next; by default as many as let evaluations take a twentieth of
+        the work.
+    patience : int, optional
+        Evaluations in a row without a larger free energy that end the training. The model is then that of the best
+        evaluation, also if the training has ended otherwise. By default evaluations are recorded and decide nothing.
+        A finished run with `patience` is not trained further.
     verbose : int, optional
         By default a fit in the main thread of a terminal or a Jupyter notebook shows how it goes, in a line on the
         standard error stream that is rewritten in place; elsewhere, and with a `progress` function, it prints nothing.
@@ -161,37 +178,45 @@ n_init, chain_length, random_state, precision
     """
     call = checked_call(ClusterKeywords, n_components, keywords, detach)
     options, begin = call.options, call.start
+    if options.detach:
+        validation_of_driver(options)  # refused before any work
     if options.detach and (options.run is None or options.progress is not None or not is_in_a_store(data)):
         raise ValueError("detach=True: expected run=folder, data in a Zarr store, and no progress function")
     with ending_by_signals(), connected(keywords.get("client")) as connection:
         client = connection.client
         if is_lazy(data):  # its workers write it first
             workers_for(client, options)
-        with opened_rows(data, **call.selection, client=client, scratch=options.scratch) as rows:
+        with opened_rows(data, **call.selection, client=client, scratch=options.scratch) as source:
+            held_out = held_out_rows(options, call.asked, source)
+            rows = training_rows(source, held_out)
             settings = settings_of_fit(call.asked, options.run, rows)
             check_start(begin, settings, rows)
+            validation = make_validation(options, call.selection, rows, settings, held_out, client)
             with (
-                kept_run(options, settings, rows, begin) as (kept, plan),
+                kept_run(options, settings, rows, begin, validation) as (kept, plan),
                 left_to_the_driver(client),
                 display_of(options) as observer,
             ):
                 projection = projected_bytes(rows, settings, plan)
+                if validation is not None:
+                    projection["validation"] = validation.projected_bytes(rows)
                 cluster = check_cluster(client, projection, options, Advice(rows, settings, plan, options.n_groups))
                 if kept is not None and not options.detach:
                     kept.note_processor(cluster.processor)
                 if kept is None or not options.detach:
                     show_dashboard(client, observer)
-                    with executor_on(cluster, rows, settings, plan, kept, observer) as executor:
+                    with executor_on(cluster, source, settings, plan, kept, observer, validation) as executor:
 
                         def report(record: IterationRecord) -> None:
                             executor.announce(record.as_dict())
                             show(record, options.progress)
 
-                        return train(executor, whole_start(begin), rows.feature_shape, report, kept, observer)
+                        begun = whole_start(begin)
+                        return train(executor, begun, rows.feature_shape, report, kept, observer, validation)
                 if isinstance(begin, Start):  # written here: a start is too large to travel with a task
                     kept.begin_with(begin)
-            assert isinstance(rows, ZarrRows)
-        return _detached(connection, kept.path, rows, call)
+            assert isinstance(source, ZarrRows)
+        return _detached(connection, kept.path, source, call)
 
 
 def _detached(connection: Connection, run: str, rows: ZarrRows, call: Call) -> DetachedRun:
@@ -202,6 +227,7 @@ def _detached(connection: Connection, run: str, rows: ZarrRows, call: Call) -> D
         "array": rows.name,
         "missing_chunks": rows.missing,
         **{name: getattr(call.options, name) for name in _OF_DRIVERS},
+        "validation": validation_of_driver(call.options),
         "verbose": 0,  # the terminal of a worker is none of the user's
     }
     future = start_driver(connection.client, run, fit_distributed, rows.url, {**keywords})
@@ -246,21 +272,24 @@ def fit_local(data: Any, *, n_components: int, **keywords: Unpack[LocalKeywords]
     """
     call = checked_call(LocalKeywords, n_components, keywords)
     options, begin = call.options, call.start
-    with ending_by_signals(), opened_rows(data, **call.selection) as rows:
+    with ending_by_signals(), opened_rows(data, **call.selection) as source:
+        held_out = held_out_rows(options, call.asked, source)
+        rows = training_rows(source, held_out)
         settings = settings_of_fit(call.asked, options.run, rows)
         check_start(begin, settings, rows)
+        validation = make_validation(options, call.selection, rows, settings, held_out)
         cores = Cores(options.threads or available_cores())
-        if isinstance(rows, ZarrRows):
-            rows.cache_bytes = _LOCAL_CACHE_BYTES if options.cache_bytes is None else options.cache_bytes
-            rows.use_threads(cores.n_threads)
-        with kept_run(options, settings, rows, begin) as (kept, plan), display_of(options) as observer:
+        if isinstance(source, ZarrRows):
+            source.cache_bytes = _LOCAL_CACHE_BYTES if options.cache_bytes is None else options.cache_bytes
+            source.use_threads(cores.n_threads)
+        with kept_run(options, settings, rows, begin, validation) as (kept, plan), display_of(options) as observer:
             if kept is not None:
                 kept.note_processor(this_processor())
             observer.kernels_begin()
-            compile_ahead(settings, rows.dtype)
+            compile_ahead(settings, rows.dtype, validation is not None)
             executor = SerialExecutor(RunContext(rows, settings, plan, MemoryStorage(), cores), observer)
 
             def report(record: IterationRecord) -> None:
                 show(record, options.progress)
 
-            return train(executor, whole_start(begin), rows.feature_shape, report, kept, observer)
+            return train(executor, whole_start(begin), rows.feature_shape, report, kept, observer, validation)

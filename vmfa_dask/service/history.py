@@ -22,6 +22,7 @@ _NUMBERS = {
     "seconds": ("wall-clock time of the pass", "s"),
     "n_alive": ("components with positive weight", "1"),
     "sum_of_counts": ("sum of the counts of all components", "1"),
+    "validation": ("free energy per held-out row", "nats"),
     "bytes_read": ("bytes read from the store of the rows", "byte"),
 }
 _COUNTED = {

@@ -66,6 +66,9 @@ class LocalKeywords(SettingsKeywords, total=False):
     run: str | os.PathLike[str] | None
     resume: Literal["auto", "never", "require"]
     checkpoint_share: float
+    validation: Any
+    validation_every: int | None
+    patience: int | None
     progress: Progress | None
     verbose: int | None
 

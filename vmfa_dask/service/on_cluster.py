@@ -23,11 +23,13 @@ from vmfa_dask.cluster.worker_rows import check_visible
 from vmfa_dask.cluster.workers import ask, naming_a_lost_scheduler, shares_process, wait_for_workers
 from vmfa_dask.kernels.processor import Processor
 from vmfa_dask.run.context import RunContext
+from vmfa_dask.run.held_out import training_rows
 from vmfa_dask.run.observer import Observer
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.row_source import ArrayRows, RowSource
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.storage import MemoryStorage, Storage
+from vmfa_dask.run.validation import Validation
 from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.service.checkpoints import KeptRun
 from vmfa_dask.service.options import Options
@@ -147,7 +149,13 @@ def workers_for(client: Any, options: Options) -> dict[str, Any]:
 
 @contextmanager
 def executor_on(
-    cluster: CheckedCluster, rows: RowSource, settings: Settings, plan: Plan, kept: KeptRun | None, observer: Observer
+    cluster: CheckedCluster,
+    rows: RowSource,
+    settings: Settings,
+    plan: Plan,
+    kept: KeptRun | None,
+    observer: Observer,
+    validation: Validation | None,
 ) -> Iterator[DaskExecutor]:
     """Make an executor for the enclosed lines; what the run placed on the cluster is removed after them.
 
@@ -156,7 +164,7 @@ def executor_on(
     cluster : CheckedCluster
         Where the run works.
     rows : RowSource
-        Its rows; those in memory are written to a folder where workers are other processes.
+        All rows of its data; those in memory are written to a folder where workers are other processes.
     settings : Settings
         Of the run.
     plan : Plan
@@ -165,6 +173,8 @@ def executor_on(
         Where the run is kept, if it is.
     observer : Observer
         Told of what the run does.
+    validation : Validation or None
+        Rows that are held out.
 
     Yields
     ------
@@ -188,7 +198,7 @@ def executor_on(
         if folder is not None:
             with naming_a_lost_scheduler(cluster.client):
                 cluster.client.run(note_worker, on_error="ignore")
-        reference = _reference(name, cluster, rows, settings, plan, folder)
+        reference = _reference(name, cluster, rows, settings, plan, folder, validation)
         storage: Storage = MemoryStorage() if folder is None else exchange_at(folder)
         observer.kernels_begin()  # worker processes do it in their first task
         if cluster.local:
@@ -196,8 +206,8 @@ def executor_on(
             if isinstance(rows, ZarrRows):
                 rows.cache_bytes = cluster.cache_bytes
                 rows.use_threads(cores.n_threads)
-            compile_ahead(settings, rows.dtype)
-            register(reference, RunContext(rows, settings, plan, storage, cores))
+            compile_ahead(settings, rows.dtype, reference.validates)
+            register(reference, RunContext(training_rows(rows, reference.held_out), settings, plan, storage, cores))
         try:
             executor = DaskExecutor(cluster.client, reference, storage, observer)
             try:
@@ -211,7 +221,13 @@ def executor_on(
 
 
 def _reference(
-    name: str, cluster: CheckedCluster, rows: RowSource, settings: Settings, plan: Plan, folder: str | None
+    name: str,
+    cluster: CheckedCluster,
+    rows: RowSource,
+    settings: Settings,
+    plan: Plan,
+    folder: str | None,
+    validation: Validation | None,
 ) -> RunReference:
     """What the tasks of a run carry."""
     url, array, missing = (rows.url, rows.name, rows.missing) if isinstance(rows, ZarrRows) else (None, None, "refuse")
@@ -227,6 +243,8 @@ def _reference(
         threads=cluster.threads,
         origin=getattr(rows, "origin", None),
         conditions=Conditions.of(cluster.processor, cluster.total_bytes, rows),
+        held_out=validation.held_out if validation is not None else None,
+        validates=validation is not None,
     )
 
 

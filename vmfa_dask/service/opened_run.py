@@ -8,13 +8,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
+from vmfa_dask.run.held_out import all_rows
 from vmfa_dask.run.plan import Plan, make_plan
 from vmfa_dask.run.projection import kept_bytes
 from vmfa_dask.run.row_source import RowSource
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.start import Start
+from vmfa_dask.run.validation import Validation
 from vmfa_dask.service.checkpoints import KeptRun, state_from
 from vmfa_dask.service.fingerprint import recognize
 from vmfa_dask.service.inputs import BegunStart, describe_rows, describe_start
@@ -27,7 +30,11 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def kept_run(
-    options: Options, settings: Settings, rows: RowSource, start: Start | BegunStart | None
+    options: Options,
+    settings: Settings,
+    rows: RowSource,
+    start: Start | BegunStart | None,
+    validation: Validation | None = None,
 ) -> Iterator[tuple[KeptRun | None, Plan]]:
     """Hold the folder of a run for the enclosed lines.
 
@@ -44,6 +51,8 @@ def kept_run(
         Of the run.
     start : Start, BegunStart or None
         What training begins with in place of seeds.
+    validation : Validation, optional
+        Rows that are held out.
 
     Yields
     ------
@@ -71,13 +80,26 @@ def kept_run(
             plan = same_plan(folder.path, stored_plan(folder.path, stored), plan, options.n_groups)
         begin = describe_start(start)
         check_same_start(folder.path, stored.get("start", begin).get("digest"), begin["digest"])
+        held_out = validation.identity() if validation is not None else {}
+        if stored and held_out and "validation" not in stored:
+            raise ValueError(
+                f"{folder.path} holds another run: it was begun without validation; leave validation out to go on "
+                "with it, or use another folder"
+            )
         identity = {
+            "validation": held_out,
             "settings": settings_of_run(settings, stored.get("settings", {})),
             "data": describe_rows(rows),
             "plan": asdict(plan),
             "start": begin,
         }
-        begun = folder.begin(identity, options.resume, lambda known: recognize(folder.path, rows, plan, known))
+        source = all_rows(rows)
+        cuts = plan if source is rows else replace(plan, groups=((0, source.n_rows),))
+
+        def recognize_all(known: dict[str, Any] | None) -> dict[str, Any]:
+            return recognize(folder.path, source, cuts, known)
+
+        begun = folder.begin(identity, options.resume, recognize_all)
         if begun is not None:
             logger.info("%s: going on after %d passes", folder.path, len(state_from(folder.path, begun.values).records))
         try:

@@ -22,7 +22,7 @@ from vmfa_dask.store.runs import RESUME
 Progress = Callable[[IterationRecord], None]
 
 # Larger values are a slip of the keyboard, or meant in another unit.
-_MOST = {"n_groups": MOST_ASKED_GROUPS, "threads": 4096}
+_MOST = {"n_groups": MOST_ASKED_GROUPS, "threads": 4096, "validation_every": 2**31, "patience": 2**31}
 _MOST_BYTES = 2**60
 _MOST_SECONDS = 366 * 86_400.0
 
@@ -51,6 +51,10 @@ class Options:
         Whether the driver works on the cluster.
     progress : callable or None
         Called with the record of each pass.
+    validation : float, array_like or None
+        Share of the rows that are held out, or other rows, which are not checked here.
+    validation_every, patience : int or None
+        Positive; None for the default.
     verbose : int or None
         0 shows nothing, a larger number shows how the fit goes, and None does so where a person looks.
     """
@@ -65,6 +69,9 @@ class Options:
     worker_timeout: float = 60.0
     detach: bool = False
     progress: Progress | None = None
+    validation: Any = None
+    validation_every: int | None = None
+    patience: int | None = None
     verbose: int | None = None
 
 
@@ -86,8 +93,9 @@ def make_options(**given: Any) -> Options:
     ValueError
         Naming the argument, what was found and what is expected.
     """
-    values = {name: plain(value) for name, value in given.items()}
-    for name in ("n_groups", "threads"):
+    # Rows for validation stay what they are; a share may be a scalar of NumPy.
+    values = {name: value if _is_rows(name, value) else plain(value) for name, value in given.items()}
+    for name in ("n_groups", "threads", "validation_every", "patience"):
         if name in values:
             values[name] = _count(name, values[name])
     if "cache_bytes" in values:
@@ -100,11 +108,16 @@ def make_options(**given: Any) -> Options:
     options = Options(**values)
     _require(options.resume in RESUME, "resume", options.resume, f"one of {RESUME}")
     share = options.checkpoint_share
-    is_share = _is_number(share) and 0 < share <= 1
-    _require(is_share, "checkpoint_share", share, "a part of the run's time, above 0 and at most 1")
+    in_range = _is_number(share) and 0 < share <= 1
+    _require(in_range, "checkpoint_share", share, "a part of the run's time, above 0 and at most 1")
     _require(isinstance(options.detach, bool), "detach", options.detach, "True or False")
     callable_or_none = options.progress is None or callable(options.progress)
     _require(callable_or_none, "progress", options.progress, "a function that takes a record")
+    if _is_number(options.validation):
+        _require(is_share(options.validation), "validation", options.validation, "rows, or a share in (0, 0.5]")
+    for name in ("validation_every", "patience"):
+        if getattr(options, name) is not None and options.validation is None:
+            raise ValueError(f"{name}={getattr(options, name)!r}: there is nothing to evaluate without validation=...")
     shown = options.verbose is None or (isinstance(options.verbose, int) and options.verbose >= 0)
     _require(shown, "verbose", options.verbose, "0, 1, or None for the default")
     if options.resume == "require" and options.run is None:
@@ -112,9 +125,28 @@ def make_options(**given: Any) -> Options:
     return options
 
 
+def is_share(validation: Any) -> bool:
+    """Whether the argument `validation` is a share of the rows, not other rows.
+
+    Parameters
+    ----------
+    validation : object
+        The argument.
+
+    Returns
+    -------
+    bool
+    """
+    return _is_number(validation) and 0 < validation <= 0.5
+
+
 def _require(ok: bool, name: str, value: Any, expected: str) -> None:
     if not ok:
         raise ValueError(f"{name}={value!r}: expected {expected}")
+
+
+def _is_rows(name: str, value: Any) -> bool:
+    return name == "validation" and (hasattr(value, "__len__") or getattr(value, "ndim", 0) > 0)
 
 
 def _is_number(value: Any) -> bool:

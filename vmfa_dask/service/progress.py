@@ -236,6 +236,9 @@ class LiveLine(_Display):
             if self._recent:
                 parts.append(f"at most {_rounded(self._seconds_left(state, settings))} left")
             parts.append(f"free energy {record.free_energy:.4f}")
+            held_out = [each.validation for each in state.records if each.validation is not None]
+            if held_out:
+                parts.append(f"held-out rows {held_out[-1]:.4f}")
         return parts
 
     def _seconds_left(self, state: RunState, settings: Settings) -> float:
@@ -288,6 +291,8 @@ def _summary(state: RunState, record: IterationRecord) -> str:
     seconds = seconds_as_text(sum(each.seconds for each in passes))
     count = f"{len(passes)} pass{'es' if len(passes) > 1 else ''}"
     end = ""
-    if record.phase == TRAINING:
+    if record.phase == TRAINING and state.stopped:
+        end = ", stopped by held-out rows"
+    elif record.phase == TRAINING:
         end = ", converged" if state.converged else ", the free energy fell" if state.fell else ", max_iter reached"
     return f"{record.phase}: {count} in {seconds}{end}, free energy {record.free_energy:.4f}"

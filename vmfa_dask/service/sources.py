@@ -33,6 +33,7 @@ def opened_rows(
     missing_chunks: str = "refuse",
     client: Any = None,
     scratch: str | None = None,
+    label: str = "data",
 ) -> Iterator[RowSource]:
     """Open the rows of a fit for the enclosed lines; a temporary store is removed after them.
 
@@ -44,6 +45,8 @@ def opened_rows(
         Whose workers compute and write Dask data; by default Dask's own scheduler does.
     scratch : str, optional
         Folder for a temporary store; by default the temporary folder of this machine.
+    label : str
+        What the rows are called in messages.
 
     Yields
     ------
@@ -59,7 +62,7 @@ def opened_rows(
         raise ValueError(f"missing_chunks={missing_chunks!r}: expected one of {_MISSING_CHUNKS}")
     counts_rows = client is not None and is_dask_frame(data)  # of its partitions, on the workers that hold them
     with client.as_current() if counts_rows else nullcontext():
-        form = admit("data", data, array, sample_dim)
+        form = admit(label, data, array, sample_dim)
     if isinstance(form, Lazy):
         with _written(form, client, scratch) as rows:
             yield rows

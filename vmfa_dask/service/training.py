@@ -21,6 +21,7 @@ from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.start import Start
 from vmfa_dask.run.state import TRAINING, RunState
+from vmfa_dask.run.validation import Validation
 from vmfa_dask.run.versions import read_mixture
 from vmfa_dask.service.checkpoints import KeptRun
 from vmfa_dask.service.endings import keep_latest, raise_with, what_is_left
@@ -50,6 +51,8 @@ class Fit(Sized):
         Of the run, defaults included.
     fell : bool
         Whether the free energy fell, which ends the training; the model is that of the pass before.
+    stopped : bool
+        Whether held-out rows have chosen the model of an earlier pass (`patience`).
 
     Examples
     --------
@@ -65,6 +68,7 @@ class Fit(Sized):
     converged: bool
     settings: Settings
     fell: bool = False
+    stopped: bool = False
 
     @property
     def dropped(self) -> dict[int, str]:
@@ -106,6 +110,7 @@ class Fit(Sized):
         phases = [record.phase for record in self.history]
         named = {phase: f"{phases.count(phase)} {phase}" for phase in phases}
         reason = "the free energy fell" if self.fell else f"max_iter={self.settings.max_iter}"
+        reason = "held-out rows" if self.stopped else reason
         end = f"yes, tol={self.settings.tol:g}" if self.converged else f"no, {reason}"
         energy = f"{self.history[-1].free_energy:.6g} nats per row" if self.history else "none"
         facts = {
@@ -134,6 +139,8 @@ def show(record: IterationRecord, progress: Progress | None) -> None:
 
 def _why_it_ended(state: RunState, settings: Settings) -> str:
     passes = sum(record.phase == TRAINING for record in state.records)
+    if state.stopped:
+        return f"the parameters whose held-out rows have the largest free energy are returned, after {passes} passes"
     if state.converged:
         return (
             f"converged after {passes} passes of training: the gain of the free energy fell below tol={settings.tol:g}"
@@ -162,6 +169,7 @@ def train(
     report: Progress,
     kept: KeptRun | None,
     observer: Observer,
+    validation: Validation | None = None,
 ) -> Fit:
     """Train; whatever ends the training, the last complete pass is kept.
 
@@ -181,6 +189,8 @@ def train(
         Where the run is kept, if it is.
     observer : Observer
         Told of what the run does.
+    validation : Validation, optional
+        Rows that are held out.
 
     Returns
     -------
@@ -202,7 +212,7 @@ def train(
             kept.check_stop(record)
 
     keep = kept.keep if kept else lambda state: None
-    training, begin = Training(executor, tell, keep, observer), time.monotonic()
+    training, begin = Training(executor, tell, keep, observer, validation), time.monotonic()
     last_state = kept.attach(executor.storage) if kept else None
     try:
         state = training.run(start, last_state)
@@ -212,7 +222,7 @@ def train(
         failure = keep_latest(kept) if kept is not None else None
         raise_with(error, what_is_left(training.last_record, time.monotonic() - begin, kept, failure))
     logger.info("%s", _why_it_ended(state, settings))
-    if state.fell:
+    if state.fell and not state.stopped:
         warnings.warn(_fall(state, settings), stacklevel=3)
     if state.n_distinct_seeds < settings.n_components:
         warnings.warn(
@@ -221,4 +231,5 @@ def train(
             stacklevel=3,
         )
     model_type = ModelType(settings.covariance_type, settings.noise, settings.learn_weights)
-    return Fit(MixtureModel.of(mixture, model_type), state.records, state.converged, settings, state.fell)
+    model = MixtureModel.of(mixture, model_type)
+    return Fit(model, state.records, state.converged, settings, state.fell, state.stopped)
