@@ -1,8 +1,8 @@
 """Rows that are left out of training, drawn by a hash of their numbers: neither workers nor chunks affect the draw.
 
 The rows are cut into as many stretches as rows are held out, about equally long, and each stretch gives one row. So a
-range of rows tells by itself which of them are held out, however many there are. May import: addresses, kernels,
-em, run.
+range of rows tells by itself which of them are held out, however many there are. May import: addresses,
+kernels, em, run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HeldOutRows:
     n_rows : int
         Rows of the source.
     n_held : int
-        Rows that are held out, at most half of them.
+        Rows that are drawn; at most half of all where the others are trained on.
     seed : int
         Of which the draws are a hash.
     """

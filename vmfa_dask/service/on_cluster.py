@@ -5,10 +5,9 @@ May import: runtime, kernels, run, store, cluster, service.
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,7 @@ from vmfa_dask.cluster.package_versions import check_versions
 from vmfa_dask.cluster.process_workers import note_worker
 from vmfa_dask.cluster.worker_context import RunReference, forget, forget_everywhere, register
 from vmfa_dask.cluster.worker_rows import check_visible
-from vmfa_dask.cluster.workers import ask, naming_a_lost_scheduler, shares_process, wait_for_workers
+from vmfa_dask.cluster.workers import naming_a_lost_scheduler, shares_process, wait_for_workers
 from vmfa_dask.kernels.processor import Processor
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.held_out import training_rows
@@ -32,13 +31,11 @@ from vmfa_dask.run.storage import MemoryStorage, Storage
 from vmfa_dask.run.validation import Validation
 from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.service.checkpoints import KeptRun
+from vmfa_dask.service.exchange_folder import exchange_folder
 from vmfa_dask.service.options import Options
 from vmfa_dask.service.sources import spill
-from vmfa_dask.store.exchange import ExchangeFolder, exchange_at, running_kernel
+from vmfa_dask.store.exchange import exchange_at
 from vmfa_dask.store.rows import ZarrRows
-from vmfa_dask.store.scratch import scratch_folder
-
-_MOST_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -189,7 +186,8 @@ def executor_on(
         When the connection to the scheduler broke.
     """
     name = uuid.uuid4().hex[:8]
-    with _exchange_folder(kept, cluster, name) as folder:
+    shared = nullcontext() if cluster.local else exchange_folder(kept, cluster.client, cluster.scratch, name)
+    with shared as folder:
         if folder is not None and isinstance(rows, ArrayRows):
             rows = spill(rows, f"{folder}/rows.zarr")
         elif folder is not None and isinstance(rows, ZarrRows):
@@ -246,55 +244,3 @@ def _reference(
         held_out=validation.held_out if validation is not None else None,
         validates=validation is not None,
     )
-
-
-@contextmanager
-def _exchange_folder(kept: KeptRun | None, cluster: CheckedCluster, name: str) -> Iterator[str | None]:
-    """Path or URL through which processes exchange versions; None in one process."""
-    if cluster.local:
-        yield None
-        return
-    try:
-        with _folder_here(kept, cluster, name) as path:
-            with naming_a_lost_scheduler(cluster.client):
-                blind = _workers_that_miss(cluster.client, path)
-            if not blind:
-                with naming_a_lost_scheduler(cluster.client):
-                    _reuse_files(cluster.client, path)
-                yield path
-                return
-        if kept is None or not kept.remote or cluster.scratch is not None:
-            raise FileNotFoundError(
-                f"workers do not see the folder {path} through which processes exchange parameters: "
-                f"{', '.join(blind[:_MOST_NAMES])}; pass scratch=folder (or run=folder) that all machines share"
-            )
-        yield kept.exchange(name)
-    finally:
-        if kept is not None and kept.remote:
-            kept.remove_exchange()
-
-
-@contextmanager
-def _folder_here(kept: KeptRun | None, cluster: CheckedCluster, name: str) -> Iterator[str]:
-    """A folder for the exchange: in that of the run, which has an owner already, or in scratch."""
-    if kept is None or cluster.scratch is not None or kept.remote:
-        with scratch_folder(name, cluster.scratch) as path:
-            yield path
-        return
-    try:
-        yield kept.exchange(name)
-    finally:
-        kept.remove_exchange()
-
-
-def _reuse_files(client: Any, folder: str) -> None:
-    """Let the files of a folder be reused where all present workers run on this machine."""
-    kernels = client.run(running_kernel, on_error="ignore")
-    if set(kernels.values()) == {running_kernel()}:
-        ExchangeFolder(folder).reuse_files()
-
-
-def _workers_that_miss(client: Any, folder: str) -> list[str]:
-    """Addresses of the workers that do not see a folder of this machine."""
-    answers = ask(client, os.path.isdir, folder)
-    return sorted(worker for worker, seen in answers.items() if not seen)

@@ -1,4 +1,4 @@
-"""Held-out rows of a fit: a share of its own rows, or others in any form. May import: run, seeding, store, service."""
+"""Held-out rows of a fit: a share of its own rows, or others in any form. May import: run, store, service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from vmfa_dask.run.held_out import MOST_BYTES, HeldOutRows
 from vmfa_dask.run.row_source import RowSource, n_features_of, read_ahead, refuse_non_finite
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.validation import Validation, automatic_interval
-from vmfa_dask.seeding.sample import sampled_rows
 from vmfa_dask.service.options import Options, is_share
 from vmfa_dask.service.sources import opened_rows
 from vmfa_dask.store.gate import is_in_a_store
@@ -135,11 +134,11 @@ def _read(
                 f"validation: rows of shape {shape}, expected {layout} as the training rows, or ({width},)"
             )
         n_held = min(held.n_rows, max(1, MOST_BYTES // (width * max(held.dtype.itemsize, rows.dtype.itemsize))))
-        numbers, parts = sampled_rows(held.n_rows, n_held, settings.random_state), []
+        sample, parts = HeldOutRows(held.n_rows, n_held, settings.random_state), []
         for first, block in read_ahead(held, 0, held.n_rows, max(1, _BLOCK_BYTES // (width * held.dtype.itemsize))):
             refuse_non_finite(held, first, block)
-            taken = numbers[(numbers >= first) & (numbers < first + len(block))] - first
-            parts.append(_converted(block[taken], rows.dtype))
+            taken = block[sample.within(first, first + len(block)) - first]
+            parts.append(_converted(taken, rows.dtype))
     return np.concatenate(parts)
 
 
