@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from vmfa_dask.plot import history
 from vmfa_dask.run.held_out import MOST_BYTES, HeldOutRows, TrainingRows
 from vmfa_dask.run.row_source import ArrayRows
 from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.state import RunState
 from vmfa_dask.run.validation import automatic_interval
 
 ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")
@@ -26,7 +28,7 @@ OPTIONS: dict[str, Any] = {
     "n_components": 6, "n_factors": 3, "n_groups": 3, "max_iter": 6, "max_warmup_iter": 2, "tol": 0.0,
 }  # fmt: skip
 # Six components with three factors for some dozen rows: they fit what is peculiar to them.
-TOO_MUCH: dict[str, Any] = {**OPTIONS, "n_components": 8, "max_iter": 40, "validation_every": 1}
+TOO_MUCH: dict[str, Any] = {**OPTIONS, "n_components": 8, "max_iter": 40, "validation_every": 1, "init_params": "uniform"}
 FEW = ROWS[:90]
 
 
@@ -167,6 +169,22 @@ def test_another_validation_is_another_run(tmp_path: Path) -> None:
     fit_local(ROWS, run=tmp_path / "plain", **OPTIONS)
     with pytest.raises(ValueError, match="holds another run: its validation every is None"):
         fit_local(ROWS, run=tmp_path / "plain", validation=OTHERS, **OPTIONS)
+
+
+def test_components_that_later_passes_dropped_are_there_again() -> None:
+    fit = fit_local(FEW, **{**TOO_MUCH, "validation": 0.3, "patience": 2})
+    assert fit.stopped
+    training = [record.iteration for record in fit.history if record.phase == "training"]
+    version = fit.model.mixture.version
+    assert version > 0
+    for k, expected in ((training[version - 1], [5]), (training[version], [])):
+        lost = {r.iteration: r.iteration == k for r in fit.history}
+        records = [
+            replace(r, dropped=(5,) if lost[r.iteration] else (), n_alive=8 - (r.iteration >= k)) for r in fit.history
+        ]
+        assert list(replace(fit, history=tuple(records)).dropped) == expected
+        state = RunState("final", parameters=version, stopped=True, records=tuple(records[:-1]))
+        assert state.n_alive(fit.settings) == 8 - len(expected)
 
 
 def test_the_curve_is_in_records_tables_and_pictures(capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,7 +129,7 @@ class Training:
         settings = self.executor.settings
         change = settings.gain(free_energy, before.free_energy, reports[0].n_features) if before else math.nan
         updates = [report.update for report in reports if report.update is not None]
-        alive = before.n_alive if before else settings.n_components
+        alive = state.n_alive(settings)
         lost = tuple(c for update in updates for c in update.dropped)
         split = lost if settings.empty_components == "split" else ()
         return IterationRecord(

@@ -144,6 +144,23 @@ class RunState:
             state = replace(state, phase=_following(self.phase), passes=0, converged=converged)
         return state._skip_empty_phases(settings)
 
+    def n_alive(self, settings: Settings) -> int:
+        """Components with positive weight in the parameters of the next pass.
+
+        Parameters
+        ----------
+        settings : Settings
+            The run.
+
+        Returns
+        -------
+        int
+        """
+        records = self.records
+        if self.stopped:  # each pass of training has made a version; components that later ones dropped are there again
+            records = tuple(record for record in records if record.phase == TRAINING)[: self.parameters]
+        return records[-1].n_alive if records else settings.n_components
+
     def _judged(self, parameters: int, validation: float) -> RunState:
         """The state after an evaluation of held-out rows under a version of the parameters."""
         if self.best_validation is None or validation > self.best_validation:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vmfa_dask.run.executor import Executor
 from vmfa_dask.run.held_out import HeldOutRows, ValidationRows
-from vmfa_dask.run.plan import seconds_of_pass
+from vmfa_dask.run.plan import Plan, seconds_of_pass
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.state import FINAL, TRAINING, RunState
@@ -63,19 +63,23 @@ class Validation:
             rows = hashlib.sha256(self.source.tobytes()).hexdigest()[:16]
         return {"n_rows": self.n_rows, "rows": rows, "every": self.every, "patience": self.patience}
 
-    def projected_bytes(self, rows: RowSource) -> int:
+    def projected_bytes(self, rows: RowSource, plan: Plan) -> int:
         """Memory that the rows and their evaluation take in a process, at most.
 
         Parameters
         ----------
         rows : RowSource
             The training rows.
+        plan : Plan
+            Of the run.
 
         Returns
         -------
         int
+            Bytes: the rows, what their evaluation takes, and the copy of a row block without them.
         """
-        return self.n_rows * n_features_of(rows) * rows.dtype.itemsize + EVALUATION_BYTES
+        row_bytes = n_features_of(rows) * rows.dtype.itemsize
+        return (self.n_rows + plan.block_rows) * row_bytes + EVALUATION_BYTES
 
     def is_due(self, state: RunState) -> bool:
         """Whether the parameters of the next pass are to be evaluated.

@@ -199,7 +199,7 @@ n_init, chain_length, random_state, precision
             ):
                 projection = projected_bytes(rows, settings, plan)
                 if validation is not None:
-                    projection["validation"] = validation.projected_bytes(rows)
+                    projection["validation"] = validation.projected_bytes(rows, plan)
                 cluster = check_cluster(client, projection, options, Advice(rows, settings, plan, options.n_groups))
                 if kept is not None and not options.detach:
                     kept.note_processor(cluster.processor)

@@ -73,9 +73,10 @@ class Fit(Sized):
     @property
     def dropped(self) -> dict[int, str]:
         """Components that are not in the model: the reason, by their number in the run."""
-        return {
-            c: f"no row kept it after iteration {record.iteration}" for record in self.history for c in record.dropped
-        }
+        records: list[IterationRecord] = list(self.history)
+        if self.stopped:  # the model is older than the last passes
+            records = [record for record in records if record.phase == TRAINING][: self.model.mixture.version]
+        return {c: f"no row kept it after iteration {record.iteration}" for record in records for c in record.dropped}
 
     def history_dataset(self) -> xarray.Dataset:
         """Label the history: a Dataset with a variable for each number of the records.
