@@ -45,6 +45,22 @@ def test_results_are_printed_and_progress_goes_to_the_error_stream(
     assert main(["fit", store, *SIZES, "--output", output, "--max-iter", "2", "--overwrite", "-q"]) == 0
 
 
+def test_held_out_rows_are_a_share_or_a_store(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = fit_local(store, n_components=3, n_factors=2, validation=0.25, patience=2).model
+    output = str(tmp_path / "m.zarr")
+    options = ["fit", store, *SIZES, "--patience", "2", "--output", output]
+    assert main([*options, "--validation", "0.25"]) == 0
+    assert "  validation " in capsys.readouterr().err
+    assert parameters(MixtureModel.load(output)) == parameters(expected)
+    monkeypatch.chdir(os.path.dirname(store))
+    assert main([*options, "--validation", os.path.basename(store), "--overwrite"]) == 0
+    capsys.readouterr()
+    message = "validation=0.7: expected rows, or a share in (0, 0.5]"
+    assert message in error_of([*options, "--overwrite", "--validation", "0.7"], capsys, 2)
+
+
 def test_calls_whose_result_would_be_lost_are_refused_before_any_work(
     store: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,7 +98,7 @@ def test_a_dry_run_prints_every_option_and_reads_it_back(
     values = tomllib.loads(text)
     assert {field.name for field in fields(Settings)} <= set(values)
     assert (values["data"], values["neighborhood"], values["worker_timeout"]) == (store, [3, 2, 2], "2 minutes")
-    not_options = {"client", "progress", "sample_dim"}
+    not_options = {"client", "progress", "verbose", "sample_dim"}
     assert all(name in text for name in set(ClusterKeywords.__annotations__) - not_options)
     assert "# peak memory of a worker:" in text
     (tmp_path / "fit.toml").write_text(text)

@@ -27,8 +27,10 @@ OTHERS = draw(make_mixture(5, 8, 3), 100, seed=2, dtype="float32")
 OPTIONS: dict[str, Any] = {
     "n_components": 6, "n_factors": 3, "n_groups": 3, "max_iter": 6, "max_warmup_iter": 2, "tol": 0.0,
 }  # fmt: skip
-# Six components with three factors for some dozen rows: they fit what is peculiar to them.
-TOO_MUCH: dict[str, Any] = {**OPTIONS, "n_components": 8, "max_iter": 40, "validation_every": 1, "init_params": "uniform"}
+# Eight components with three factors for some dozen rows: they fit what is peculiar to them.
+TOO_MUCH: dict[str, Any] = {
+    **OPTIONS, "n_components": 8, "max_iter": 40, "validation_every": 1, "init_params": "uniform",
+}  # fmt: skip
 FEW = ROWS[:90]
 
 

@@ -24,7 +24,9 @@ _MODES = ("L", "RGB", "I;16", "I", "F")
 @option("--output", type=NEW_PATH, metavar="IMAGE", required=True, help="The new image; its ending names the format.")
 @option("--overwrite", is_flag=True, help="Replace a file that is at --output.")
 @with_options(
-    keyword_options(denoised, parameter_docs(denoised.__doc__), _DEFAULTS, left_out=("image", "stack", "progress"))
+    keyword_options(
+        denoised, parameter_docs(denoised.__doc__), _DEFAULTS, left_out=("image", "stack", "progress", "verbose")
+    )
 )
 def denoise(image: str, output: str, overwrite: bool, **keywords: Any) -> None:
     """Remove the noise of the file IMAGE, from the image alone.

@@ -24,7 +24,7 @@ from vmfa_dask.service.training import Fit
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.run_inspection import note_call, read_call, read_state
 
-_PATHS = ("data", "output", "run", "scratch", "start", "tls_ca", "tls_cert", "tls_key")
+_PATHS = ("data", "output", "run", "scratch", "start", "validation", "tls_ca", "tls_cert", "tls_key")
 
 
 @command("fit")
@@ -62,7 +62,7 @@ def run_fit(values: Mapping[str, Any]) -> None:
     click.UsageError
         When options contradict one another, before any work.
     """
-    values = {**values, **{name: locate(values[name]) for name in _PATHS if values.get(name) is not None}}
+    values = _located(values)
     keywords = dict(values)
     cluster = Cluster.taken_from(keywords)
     data, output, overwrite = keywords.pop("data"), keywords.pop("output", None), keywords.pop("overwrite", False)
@@ -88,6 +88,12 @@ def run_fit(values: Mapping[str, Any]) -> None:
         finally:
             note.write()
     _show_result(result, output, overwrite, data)
+
+
+def _located(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with absolute paths; a share for validation is no path."""
+    paths = {name: values[name] for name in _PATHS if isinstance(values.get(name), str)}
+    return {**values, **{name: locate(path) for name, path in paths.items()}}
 
 
 def _check_result(run: str | None, output: str | None, overwrite: bool, detach: bool, cluster: Cluster) -> None:
@@ -137,7 +143,7 @@ def _show_result(result: Fit, output: str | None, overwrite: bool, data: str) ->
 
 def _dry_run(values: Mapping[str, Any]) -> str:
     """All options as TOML, with the defaults that suit the data, and the memory as comments."""
-    values = {**values, **{name: locate(values[name]) for name in _PATHS if values.get(name) is not None}}
+    values = _located(values)
     keywords = dict(values)
     cluster = Cluster.taken_from(keywords)
     call = checked(given(keywords))

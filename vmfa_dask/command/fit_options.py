@@ -24,7 +24,7 @@ from vmfa_dask.service.keywords import DEFAULTS, ClusterKeywords, SettingsKeywor
 DOCS: Mapping[str, str] = parameter_docs(Settings.__doc__, fit_distributed.__doc__)
 """Descriptions of the keywords of a fit, by name."""
 # `client` and `threads` are options of the cluster, progress is shown by the log, and no path is an object of xarray.
-_LEFT_OUT = ("client", "threads", "progress", "sample_dim")
+_LEFT_OUT = ("client", "threads", "progress", "verbose", "sample_dim")
 
 
 def settings_options(required: bool = True) -> list[click.Option]:

@@ -17,6 +17,8 @@ from vmfa_dask.command.groups import SectionOption
 from vmfa_dask.command.options import EXISTING, NEW_PATH, QUANTITY, SIZES
 
 _PATHS_READ = ("start",)
+# Rows, or a share of them.
+_ROWS = ("validation",)
 
 
 def parameter_docs(*docstrings: str | None) -> dict[str, str]:
@@ -96,6 +98,8 @@ def _value_of(name: str, kinds: set[Any]) -> tuple[str | None, click.ParamType]:
         return None, click.Choice(get_args(literal))
     if name in _PATHS_READ:
         return "PATH", EXISTING
+    if name in _ROWS:
+        return "SHARE|PATH", QUANTITY
     if any(get_origin(kind) is tuple for kind in kinds):
         return "N[,N...]", SIZES
     if kinds == {int}:
