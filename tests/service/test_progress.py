@@ -169,6 +169,11 @@ def test_a_terminal_that_is_not_for_it_stays_empty(reason: str, monkeypatch: pyt
         assert shown.end() == ""
 
 
+@pytest.mark.parametrize(("seconds", "text"), [(0.2, "0 s"), (99, "99 s"), (336, "6 min"), (7200, "2 h")])
+def test_times_are_rounded(seconds: float, text: str) -> None:
+    assert progress._rounded(seconds) == text
+
+
 def test_a_resumed_run_begins_at_its_pass(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"run": tmp_path / "run", "checkpoint_share": 1.0}
     fit_local(ROWS, **kept, **{**OPTIONS, "max_iter": 2})

@@ -282,7 +282,10 @@ def _fitting(parts: list[str], columns: int) -> str:
 
 
 def _rounded(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 60 else seconds_as_text(seconds)
+    for size, unit in ((1, "s"), (60, "min")):
+        if seconds < 100 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 3600:.0f} h"
 
 
 def _summary(state: RunState, record: IterationRecord) -> str:
