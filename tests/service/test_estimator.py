@@ -40,10 +40,11 @@ def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
 
 def test_parameters_are_those_of_a_fit() -> None:
     shown = inspect.signature(MixtureOfFactorAnalyzers).parameters
-    names = ["n_components", *SettingsKeywords.__annotations__, "warm_start", "preset", "client"]
+    names = ["n_components", *SettingsKeywords.__annotations__, "warm_start", "preset", "client", "verbose"]
     assert sorted(shown) == sorted(names)
+    others = {"n_components": 1, "verbose": 0}  # estimators of scikit-learn are silent unless asked
     assert {name: p.default for name, p in shown.items() if name in DEFAULTS} == {
-        name: 1 if name == "n_components" else DEFAULTS[name] for name in names if name in DEFAULTS
+        name: others.get(name, DEFAULTS[name]) for name in names if name in DEFAULTS
     }
     for name in names:
         assert name in str(MixtureOfFactorAnalyzers.__doc__)

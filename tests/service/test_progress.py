@@ -16,6 +16,7 @@ import vmfa_dask.service.progress as progress
 from tests.samples import draw, make_mixture
 from tests.terminals import screen, terminal
 from vmfa_dask import IterationRecord, MixtureOfFactorAnalyzers, denoise, fit_distributed, fit_local
+from vmfa_dask.service.progress_texts import rounded
 
 ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")
 OPTIONS: dict[str, Any] = {
@@ -171,7 +172,7 @@ def test_a_terminal_that_is_not_for_it_stays_empty(reason: str, monkeypatch: pyt
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.2, "0 s"), (99, "99 s"), (336, "6 min"), (7200, "2 h")])
 def test_times_are_rounded(seconds: float, text: str) -> None:
-    assert progress._rounded(seconds) == text
+    assert rounded(seconds) == text
 
 
 def test_a_resumed_run_begins_at_its_pass(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

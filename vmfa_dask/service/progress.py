@@ -1,7 +1,7 @@
 """How a fit shows what it does: a line that is rewritten in place in a terminal or notebook, or a line for each pass.
 
 Everything goes to the standard error stream. Loggers and their handlers are left alone: the line is removed before the
-fit logs a pass, and written again after it. May import: run, cluster, service.
+fit logs a pass, and written again after it. May import: run, service.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from vmfa_dask.cluster.quantities import seconds_as_text
 from vmfa_dask.run.observer import Observer
-from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.run.settings import Settings
-from vmfa_dask.run.state import FINAL, TRAINING, WARM_UP, RunState
+from vmfa_dask.run.state import FINAL, WARM_UP, RunState
 from vmfa_dask.service.options import Options
+from vmfa_dask.service.progress_texts import fitting, most_passes, rounded, summary
 
 _KERNELS = "preparing kernels (compiled once per machine) ..."
 # Between two changes of the line while a pass is in progress.
@@ -195,7 +194,7 @@ class LiveLine(_Display):
         self._recent = [*self._recent, record.seconds][-_RECENT:]
         self._clear()
         if state.phase != record.phase:
-            self.note(_summary(state, record))
+            self.note(summary(state, record))
 
     def note(self, text: str) -> None:
         """A line that stays, above the one that changes; see `Observer.note`."""
@@ -214,7 +213,7 @@ class LiveLine(_Display):
         now = time.monotonic()
         if at_once or now - self._drawn_at >= _LEAST_SECONDS:
             self._drawn_at = now
-            self._replace(_fitting(self._parts(), self._columns()))
+            self._replace(fitting(self._parts(), self._columns()))
 
     def _parts(self) -> list[str]:
         """What there is to say, the most important first."""
@@ -225,7 +224,7 @@ class LiveLine(_Display):
             task = self._work.removeprefix("seed-")
             return [f"seeding: {task}", groups] if task else ["seeding"]
         state, settings = self._pass
-        most = _most_passes(state.phase, settings)
+        most = most_passes(state.phase, settings)
         number = "evaluation" if state.phase == FINAL else f"{state.phase}: pass {state.passes + 1} of at most {most}"
         parts = [number, groups]
         if state.records:
@@ -234,7 +233,7 @@ class LiveLine(_Display):
                 tol = settings.warmup_tol if state.phase == WARM_UP else settings.tol
                 parts.append(f"gain {record.change:.1e} (tol {tol:.0e})")
             if self._recent:
-                parts.append(f"at most {_rounded(self._seconds_left(state, settings))} left")
+                parts.append(f"at most {rounded(self._seconds_left(state, settings))} left")
             parts.append(f"free energy {record.free_energy:.4f}")
             held_out = [each.validation for each in state.records if each.validation is not None]
             if held_out:
@@ -245,7 +244,7 @@ class LiveLine(_Display):
         """If all passes that are allowed are made and take as long as the last ones."""
         n_left = 1.0
         if state.phase != FINAL:
-            n_left += _most_passes(state.phase, settings) - state.passes
+            n_left += most_passes(state.phase, settings) - state.passes
         if state.phase == WARM_UP:
             n_left += settings.max_iter
         return (n_left - self._n_done / self._n_groups) * sum(self._recent) / len(self._recent)
@@ -265,37 +264,3 @@ class LiveLine(_Display):
     def _replace(self, text: str) -> None:
         self._write(f"\r{text.ljust(self._length)}{self._end}")
         self._length = len(text)
-
-
-def _most_passes(phase: str, settings: Settings) -> int:
-    return settings.warmup_passes if phase == WARM_UP else settings.max_iter if phase == TRAINING else 1
-
-
-def _fitting(parts: list[str], columns: int) -> str:
-    """As many parts as a line holds."""
-    text = parts[0][:columns]
-    for part in parts[1:]:
-        if len(text) + 2 + len(part) > columns:
-            break
-        text += f", {part}"
-    return text
-
-
-def _rounded(seconds: float) -> str:
-    for size, unit in ((1, "s"), (60, "min")):
-        if seconds < 100 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / 3600:.0f} h"
-
-
-def _summary(state: RunState, record: IterationRecord) -> str:
-    """A phase that is complete."""
-    passes = [each for each in state.records if each.phase == record.phase]
-    seconds = seconds_as_text(sum(each.seconds for each in passes))
-    count = f"{len(passes)} pass{'es' if len(passes) > 1 else ''}"
-    end = ""
-    if record.phase == TRAINING and state.stopped:
-        end = ", stopped by held-out rows"
-    elif record.phase == TRAINING:
-        end = ", converged" if state.converged else ", the free energy fell" if state.fell else ", max_iter reached"
-    return f"{record.phase}: {count} in {seconds}{end}, free energy {record.free_energy:.4f}"
