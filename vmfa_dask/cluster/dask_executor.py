@@ -15,6 +15,8 @@ from distributed import CancelledError, Client, Future, as_completed
 from distributed.comm.core import CommClosedError
 
 from vmfa_dask.cluster.leases import take_lease
+from vmfa_dask.cluster.page.announcer import Announcer
+from vmfa_dask.cluster.page.topics import TOPIC
 from vmfa_dask.cluster.pauses import PauseWatch
 from vmfa_dask.cluster.worker_context import RunReference, run_task
 from vmfa_dask.cluster.worker_watch import WorkerWatch
@@ -23,9 +25,9 @@ from vmfa_dask.run.executor import SchedulerLost
 from vmfa_dask.run.observer import Observer
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.state import RunState
 from vmfa_dask.run.storage import Storage
 
-TOPIC = "vmfa-dask"
 # By how much a task comes after the one before it: less than one for any number of tasks.
 _LATER = 2.0**-40
 
@@ -45,6 +47,8 @@ class DaskExecutor:
         The run's versions as the driver sees them.
     observer : Observer, optional
         Told of tasks that are done.
+    announcer : Announcer, optional
+        Tells the page of runs on the dashboard what records do not.
 
     Attributes
     ----------
@@ -57,9 +61,14 @@ class DaskExecutor:
     """
 
     def __init__(
-        self, client: Client, reference: RunReference, storage: Storage, observer: Observer | None = None
+        self,
+        client: Client,
+        reference: RunReference,
+        storage: Storage,
+        observer: Observer | None = None,
+        announcer: Announcer | None = None,
     ) -> None:
-        self._client, self._reference, self.storage = client, reference, storage
+        self._client, self._reference, self.storage, self._announcer = client, reference, storage, announcer
         self._observer = observer or Observer()
         self._watched: dict[Any, str] = {}
         self._sequence = itertools.count()
@@ -170,7 +179,21 @@ class DaskExecutor:
         """
         self._watch.look()
         with naming_a_lost_scheduler(self._client), suppress(CommClosedError):  # the next task finds a loss, too
-            self._client.log_event(TOPIC, {"run": self._reference.run, **values})
+            extra = self._announcer.extra() if self._announcer is not None else {}
+            self._client.log_event(TOPIC, {"run": self._reference.run, **values, **extra})
+        if self._announcer is not None:
+            self._announcer.show_components()
+
+    def note_state(self, state: RunState) -> None:
+        """Note where the run stands, for the page of runs.
+
+        Parameters
+        ----------
+        state : RunState
+            After a pass.
+        """
+        if self._announcer is not None:
+            self._announcer.note_state(state)
 
     def end(self) -> None:
         """Release the run: worker processes drop their part of it."""

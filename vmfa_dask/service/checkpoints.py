@@ -70,6 +70,11 @@ class KeptRun:
         # The first state is kept at once: seeding can take as long as many passes.
         self._patience, self._last, self._cost = 1.0 / share - 1.0, time.monotonic(), 0.0
 
+    @property
+    def seconds_since_kept(self) -> float | None:
+        """Age of what is kept; None where nothing is."""
+        return None if self.n_kept is None else time.monotonic() - self._last
+
     def exchange(self, name: str) -> str:
         """Make a place in the run's folder where processes exchange versions; those of killed drivers are removed.
 

@@ -211,8 +211,8 @@ n_init, chain_length, random_state, precision
                             executor.announce(record.as_dict())
                             show(record, options.progress)
 
-                        begun = whole_start(begin)
-                        return train(executor, begun, rows.feature_shape, report, kept, observer, validation)
+                        begun, note = whole_start(begin), executor.note_state
+                        return train(executor, begun, rows.feature_shape, report, kept, observer, validation, note)
                 if isinstance(begin, Start):  # written here: a start is too large to travel with a task
                     kept.begin_with(begin)
             assert isinstance(source, ZarrRows)

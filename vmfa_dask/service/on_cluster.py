@@ -15,6 +15,8 @@ from vmfa_dask.cluster.compilation import compile_ahead
 from vmfa_dask.cluster.conditions import Conditions, check_processors
 from vmfa_dask.cluster.dask_executor import DaskExecutor
 from vmfa_dask.cluster.memory_check import check_memory, smallest_limit
+from vmfa_dask.cluster.page.announcer import Announcer
+from vmfa_dask.cluster.page.installation import announced
 from vmfa_dask.cluster.package_versions import check_versions
 from vmfa_dask.cluster.process_workers import note_worker
 from vmfa_dask.cluster.worker_context import RunReference, forget, forget_everywhere, register
@@ -207,15 +209,29 @@ def executor_on(
             compile_ahead(settings, rows.dtype, reference.validates)
             register(reference, RunContext(training_rows(rows, reference.held_out), settings, plan, storage, cores))
         try:
-            executor = DaskExecutor(cluster.client, reference, storage, observer)
+            announcer = Announcer(
+                cluster.client, name, settings, plan, storage, _label(kept, rows), rows.feature_shape, _age_of(kept)
+            )
+            executor = DaskExecutor(cluster.client, reference, storage, observer, announcer)
             try:
-                yield executor
+                with announced(cluster.client, announcer):
+                    yield executor
             finally:
                 executor.end()
         finally:
             forget(name)
             if not cluster.local:
                 forget_everywhere(cluster.client, name)
+
+
+def _label(kept: KeptRun | None, rows: RowSource) -> str:
+    """What the page of runs calls a run: the last part of its folder, or of the store of its rows."""
+    path = kept.path if kept is not None else rows.url if isinstance(rows, ZarrRows) else "rows in memory"
+    return path.rstrip("/").rpartition("/")[-1]
+
+
+def _age_of(kept: KeptRun | None) -> Callable[[], float | None]:
+    return (lambda: None) if kept is None else lambda: kept.seconds_since_kept
 
 
 def _reference(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -171,6 +172,7 @@ def train(
     kept: KeptRun | None,
     observer: Observer,
     validation: Validation | None = None,
+    on_state: Callable[[RunState], None] = lambda state: None,
 ) -> Fit:
     """Train; whatever ends the training, the last complete pass is kept.
 
@@ -192,6 +194,8 @@ def train(
         Told of what the run does.
     validation : Validation, optional
         Rows that are held out.
+    on_state : callable, optional
+        Called with the state after each pass, once it is kept.
 
     Returns
     -------
@@ -212,8 +216,12 @@ def train(
         if kept is not None:
             kept.check_stop(record)
 
-    keep = kept.keep if kept else lambda state: None
-    training, begin = Training(executor, tell, keep, observer, validation), time.monotonic()
+    def note(state: RunState) -> None:
+        if kept is not None:
+            kept.keep(state)
+        on_state(state)
+
+    training, begin = Training(executor, tell, note, observer, validation), time.monotonic()
     last_state = kept.attach(executor.storage) if kept else None
     try:
         state = training.run(start, last_state)
