@@ -37,7 +37,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     ),
     "cluster": (
         {"values", "tables", "runtime", "kernels", "run", "store", "cluster"},
-        {"numpy", "dask", "distributed", "tornado", "filelock", "numba"},
+        {"numpy", "dask", "distributed", "tornado", "filelock", "numba", "bokeh", "prometheus_client"},
     ),
     "apply": (_NUMBERS | {"em", "run", "store", "apply"}, {"numpy", "zarr", "xarray"}),
     "service": (
@@ -117,6 +117,7 @@ def test_imports_go_down(path: Path) -> None:
         ("store", "import numba"),
         ("cluster", "from vmfa_dask.service.fit import fit_local"),
         ("cluster", "from vmfa_dask.apply.model import MixtureModel"),
+        ("plot", "import bokeh"),
         ("apply", "from vmfa_dask.cluster.memory_check import check_memory"),
         ("apply", "class A:\n    def f(self):\n        from distributed import Client"),
         ("apply", "from vmfa_dask import plot"),

@@ -9,8 +9,8 @@ import shutil
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,8 @@ class Tab:
         self.errors: list[str] = []
 
     @classmethod
-    async def open(cls, browser: str, url: str, width: int = 1280, height: int = 900) -> Tab:
+    @asynccontextmanager
+    async def open(cls, browser: str, url: str, width: int = 1280, height: int = 900) -> AsyncIterator[Tab]:
         """Open an address in a window of some size."""
 
         def targets() -> Any:
@@ -78,11 +79,17 @@ class Tab:
 
         listed = await asyncio.to_thread(targets)
         address = next(target["webSocketDebuggerUrl"] for target in listed if target["type"] == "page")
-        tab = cls(await websocket_connect(address, max_message_size=1 << 27))
-        await tab.call("Runtime.enable")
-        await tab.resize(width, height)
-        await tab.call("Page.navigate", url=url)
-        return tab
+        socket = await websocket_connect(address, max_message_size=1 << 27)
+        try:
+            tab = cls(socket)
+            await tab.call("Runtime.enable")
+            await tab.resize(width, height)
+            await tab.call("Page.navigate", url=url)
+            yield tab
+        finally:
+            socket.close()
+            while await socket.read_message() is not None:
+                pass
 
     async def call(self, method: str, **parameters: Any) -> Any:
         """Call a method of the protocol."""

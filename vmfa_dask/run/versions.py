@@ -67,6 +67,44 @@ def read_mixture(
     return Mixture(**arrays, feature_shape=feature_shape, offset=offset, version=version)
 
 
+def read_heaviest(
+    storage: Storage, plan: Plan, version: int, most: int
+) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64]]:
+    """Components of a version that have the largest weights; components that were split have those from before.
+
+    Parameters
+    ----------
+    storage, plan : Storage, Plan
+        The run.
+    version : int
+        Number of the version.
+    most : int
+        How many, at most.
+
+    Returns
+    -------
+    components : (n,) int64 array
+        Their numbers, the heaviest first.
+    weights : (n,) array
+        Their weights.
+    means : (n, D) float64 array
+        Their means in the units of the data.
+
+    Raises
+    ------
+    KeyError
+        If the storage does not hold the version.
+    """
+    blocks = [storage.read(addresses.Parameters(version, b)) for b in range(len(plan.component_blocks))]
+    weights = np.concatenate([block["weights"] for block in blocks])
+    components = np.argsort(-weights, kind="stable")[:most]
+    means = np.empty((len(components), blocks[0]["means"].shape[1]))
+    for (start, stop), block in zip(plan.component_blocks, blocks, strict=True):
+        inside = (components >= start) & (components < stop)
+        means[inside] = block["means"][components[inside] - start]
+    return components, weights[components], means + storage.read(addresses.RowSurvey())["offset"]
+
+
 def read_graph(storage: Storage, settings: Settings, plan: Plan, version: int) -> NeighborGraph:
     """Neighbour graph of a version.
 

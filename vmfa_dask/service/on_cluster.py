@@ -15,9 +15,9 @@ from vmfa_dask.cluster.compilation import compile_ahead
 from vmfa_dask.cluster.conditions import Conditions, check_processors
 from vmfa_dask.cluster.dask_executor import DaskExecutor
 from vmfa_dask.cluster.memory_check import check_memory, smallest_limit
+from vmfa_dask.cluster.package_versions import check_versions
 from vmfa_dask.cluster.page.announcer import Announcer
 from vmfa_dask.cluster.page.installation import announced
-from vmfa_dask.cluster.package_versions import check_versions
 from vmfa_dask.cluster.process_workers import note_worker
 from vmfa_dask.cluster.worker_context import RunReference, forget, forget_everywhere, register
 from vmfa_dask.cluster.worker_rows import check_visible

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from distributed import Client
 
-from vmfa_dask import addresses
 from vmfa_dask.cluster.page.pictures import MOST_PICTURES, make_pictures, picture_axes
 from vmfa_dask.cluster.page.topics import PAGE_TOPIC
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.state import DONE, RunState
 from vmfa_dask.run.storage import MemoryStorage, Storage
+from vmfa_dask.run.versions import read_heaviest
 from vmfa_dask.store.exchange import ExchangeFolder
 
 logger = logging.getLogger(__name__)
@@ -149,20 +149,8 @@ class Announcer:
 
     def _pictures(self, version: int) -> tuple[list[int], list[float], Any]:
         """Numbers, weights and pictures of the heaviest components of a version."""
-        blocks = self._plan.component_blocks
-        weights = [self._read(addresses.Parameters(version, block))["weights"] for block in range(len(blocks))]
-        joined = np.concatenate(weights)
-        heaviest = np.argsort(-joined, kind="stable")[:MOST_PICTURES]
-        means = np.empty((len(heaviest), int(np.prod(self._shape))))
-        for block, (start, stop) in enumerate(blocks):
-            inside = np.flatnonzero((heaviest >= start) & (heaviest < stop))
-            if len(inside):
-                means[inside] = self._read(addresses.Parameters(version, block))["means"][heaviest[inside] - start]
-        means += self._read(addresses.RowSurvey())["offset"]
-        return heaviest.tolist(), joined[heaviest].tolist(), make_pictures(means, self._shape)
-
-    def _read(self, address: addresses.Address) -> Mapping[str, Any]:
-        return self._storage.read(address)
+        components, weights, means = read_heaviest(self._storage, self._plan, version, MOST_PICTURES)
+        return components.tolist(), weights.tolist(), make_pictures(means, self._shape)
 
     def end(self, error: BaseException | None) -> None:
         """Tell how the run ended.

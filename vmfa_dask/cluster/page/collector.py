@@ -18,6 +18,7 @@ _MOST_WORKERS = 32
 _OTHERS = "other workers, mean"
 # Spells of work per worker between two records that are kept: a pass has some tasks per worker.
 _MOST_SPELLS = 4096
+_TASKS_OF_PASSES = ("e-step", "reduce", "m-step", "neighbors")  # as run.passes submits them
 _NUMBERS = (
     "free_energy",
     "validation",
@@ -47,6 +48,8 @@ class RunHistory:
         Numbers by pass.
     state : str
         "running", or how the run ended.
+    reason : str
+        The message of the error that has ended it.
     latest : float
         When the last event came, in seconds since the epoch.
     n_passes, n_dropped, n_split : int
@@ -62,6 +65,7 @@ class RunHistory:
     facts: dict[str, Any] = field(default_factory=dict)
     columns: Columns = field(default_factory=Columns)
     state: str = RUNNING
+    reason: str = ""
     latest: float = math.nan
     n_passes: int = 0
     n_dropped: int = 0
@@ -127,14 +131,14 @@ class RunHistory:
         row["bytes_per_second"] = _number(values.get("bytes_read")) / seconds if seconds else math.nan
         parts = values.get("seconds_per_phase") or {}
         row.update({f"{PART}{name}": _number(value) for name, value in parts.items()})
-        row.update(self._busy_seconds(time - seconds))
+        row.update(self._busy_seconds())
         self.columns.append(row)
         self.latest = time
 
-    def _busy_seconds(self, begin: float) -> dict[str, float]:
-        """Seconds in which each worker was busy since `begin`, by column."""
+    def _busy_seconds(self) -> dict[str, float]:
+        """Seconds in which each worker was busy since the record before, by column."""
         spells, self._spells = self._spells, {}
-        busy = {worker: _covered(parts, begin) for worker, parts in sorted(spells.items())}
+        busy = {worker: _covered(parts) for worker, parts in sorted(spells.items())}
         seen = [name.removeprefix(WORKER) for name in self.columns.names() if name.startswith(WORKER)]
         named = [*seen, *(worker for worker in busy if worker not in seen)][:_MOST_WORKERS]
         row = {f"{WORKER}{worker}": busy.pop(worker, 0.0) for worker in named if worker != _OTHERS}
@@ -181,7 +185,7 @@ class Collector:
         elif kind == "pictures":
             history.pictures = dict(event)
         elif kind == "end":
-            history.state = str(event["state"])
+            history.state, history.reason = str(event["state"]), str(event.get("reason", ""))
         history.latest = time
 
     def _history(self, run: str, time: float) -> RunHistory:
@@ -192,11 +196,13 @@ class Collector:
             self.runs[run] = RunHistory(run, time, latest=time)
         return self.runs[run]
 
-    def take_task(self, run: str, worker: str, spells: Iterable[Mapping[str, Any]]) -> None:
+    def take_task(self, name: str, run: str, worker: str, spells: Iterable[Mapping[str, Any]]) -> None:
         """Note when a worker computed a task.
 
         Parameters
         ----------
+        name : str
+            What the task does; those that find the start of a run are left out.
         run : str
             Name of a run; of others nothing is kept.
         worker : str
@@ -205,7 +211,7 @@ class Collector:
             What the task did when, as workers of Dask tell it.
         """
         history = self.runs.get(run)
-        if history is not None:
+        if history is not None and name.startswith(_TASKS_OF_PASSES):
             for spell in spells:
                 if spell["action"] == "compute":
                     history.add_spell(worker, spell["start"], spell["stop"])
@@ -227,9 +233,9 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-def _covered(spells: list[tuple[float, float]], begin: float) -> float:
-    """Seconds after `begin` in which at least one of the spells lasted."""
-    total, end = 0.0, begin
+def _covered(spells: list[tuple[float, float]]) -> float:
+    """Seconds in which at least one of the spells lasted."""
+    total, end = 0.0, -math.inf
     for start, stop in sorted(spells):
         total += max(0.0, stop - max(start, end))
         end = max(end, stop)

@@ -12,7 +12,6 @@ from typing import Any
 from bokeh.document import Document
 from bokeh.layouts import column, row
 from bokeh.models import CheckboxButtonGroup, Div
-
 from distributed.dashboard.components.scheduler import BOKEH_THEME
 from distributed.dashboard.components.scheduler import env as dashboard_templates
 
@@ -25,6 +24,8 @@ logger = logging.getLogger(__name__)
 _MILLISECONDS = 1000
 # Narrower columns would not be readable.
 _MOST_SIDE_BY_SIDE = 3
+# Buttons as wide as their names, on as many lines as they need.
+_BUTTONS = ".bk-btn-group { flex-wrap: wrap; } .bk-btn-group > .bk-btn { flex-grow: 0; }"
 
 
 class Page:
@@ -50,9 +51,11 @@ class Page:
         self._names: list[str] = []  # of the selector's buttons
         self._follows, self._setting, self._failed = True, False, False
         self.views: list[tuple[str, RunView]] = []
-        self.selector = CheckboxButtonGroup(labels=[], active=[], margin=(6, 5, 4, 5))
+        self.selector = CheckboxButtonGroup(
+            labels=[], active=[], margin=(6, 5, 4, 5), sizing_mode="stretch_width", stylesheets=[_BUTTONS]
+        )
         self.selector.on_change("active", lambda name, old, new: self._choose())
-        legend = Div(text=shading_html("#F7EADE", "#EDF0F4"), margin=(13, 5, 4, 5))
+        legend = Div(text=shading_html("#F7EADE", "#EDF0F4"), margin=(13, 20, 4, 5), width=180)
         self._bar = row(self.selector, legend, sizing_mode="stretch_width", visible=False)
         self._body = row(Div(text=EMPTY), sizing_mode="stretch_width", spacing=16)
         self.root = column(self._bar, self._body, sizing_mode="stretch_width")

@@ -17,7 +17,8 @@ EMPTY = (
 
 WAITING = '<div style="padding:30px 5px;font-size:13px;color:#555">The figures appear with the first pass.</div>'
 NOT_KEPT = (
-    '<div style="padding:4px 20px 0 72px;font-size:13px;color:#555"><b style="color:#222">Age of the last checkpoint</b>'
+    '<div style="padding:4px 20px 0 72px;font-size:13px;color:#555">'
+    '<b style="color:#222">Age of the last checkpoint</b>'
     "<br><br>This run is not kept. With <code>run=folder</code> a fit keeps checkpoints, and resumes from them.</div>"
 )
 
@@ -52,14 +53,13 @@ def facts_html(history: RunHistory, now: float) -> str:
     -------
     str
     """
-    columns, facts, running = history.columns, history.facts, history.state == RUNNING
+    columns, running = history.columns, history.state == RUNNING
     color = _COLORS.get(history.state, _BAD)
     state = f"{history.phase or 'initialisation'}" if running else history.state
     badge = (
         f'<span style="background:{color};color:white;border-radius:9px;padding:2px 9px;font-size:12px">'
         f"{escape(state)}</span>"
     )
-    reason = str(facts.get("reason", ""))
     standing = [f"{history.n_passes} passes", f"begun {strftime('%H:%M:%S', localtime(history.begun))}"]
     end = now if running else history.latest
     standing.append(f"{'running' if running else 'ended after'} {_duration(end - history.begun)}".replace("  ", " "))
@@ -71,8 +71,8 @@ def facts_html(history: RunHistory, now: float) -> str:
     energy = columns.last("free_energy")
     if not isnan(energy):
         standing.insert(0, f"free energy <b>{energy:.5g}</b> nats per row")
-    if reason and not running:
-        standing.append(escape(reason))
+    if history.reason:
+        standing.append(escape(history.reason))
     line = " &ensp;·&ensp; ".join(standing)
     return (
         f'<div style="font-size:16px;color:#222;line-height:1.9"><b>{escape(history.label)}</b> &ensp;{badge}&ensp;'
@@ -124,7 +124,8 @@ def shading_html(warm_up: str, training: str) -> str:
     """
 
     def chip(color: str, text: str) -> str:
-        box = f"display:inline-block;width:12px;height:12px;background:{color};border:1px solid #ccc;margin:0 5px 0 14px"
+        box = f"display:inline-block;width:12px;height:12px;background:{color};border:1px solid #ccc"
+        box += ";margin:0 5px 0 14px"
         return f'<span style="white-space:nowrap"><span style="{box};vertical-align:-2px"></span>{text}</span>'
 
     return f'<div style="font-size:12px;color:#555">{chip(warm_up, "warm-up")}{chip(training, "training")}</div>'

@@ -13,7 +13,7 @@ from typing import Any
 
 from distributed.http.utils import RequestHandler
 
-from vmfa_dask.cluster.page.collector import RUNNING, Collector, RunHistory
+from vmfa_dask.cluster.page.collector import RUNNING, Collector
 
 LABELS = ("run", "name")
 
@@ -107,7 +107,7 @@ def _escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-class MetricsHandler(RequestHandler):  # type: ignore[misc]
+class MetricsHandler(RequestHandler):
     """Answers requests for ``/vmfa/metrics``."""
 
     def get(self) -> None:

@@ -61,7 +61,7 @@ def make_pictures(means: NDArray[Any], feature_shape: tuple[int, ...]) -> NDArra
     pictures = _shrunk(_shrunk(pictures, 1), 2)
     low, high = pictures.min(), pictures.max()
     scaled = (pictures - low) * (255.0 / (high - low) if high > low else 0.0)
-    return np.rint(scaled).astype(np.uint8)
+    return np.asarray(np.rint(scaled), np.uint8)
 
 
 def _shrunk(pictures: NDArray[np.float64], axis: int) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 NAME = "vmfa-dask-page"
 
 
-class PagePlugin(SchedulerPlugin):  # type: ignore[misc]
+class PagePlugin(SchedulerPlugin):
     """Collects runs, and serves ``/vmfa`` and ``/vmfa/metrics`` beside the pages of Dask's dashboard.
 
     Attributes
@@ -77,6 +77,8 @@ class PagePlugin(SchedulerPlugin):  # type: ignore[misc]
             return
         with self._quietly():
             self.collector.take(topic, msg, time())
+            if topic == PAGE_TOPIC and self._scheduler is not None:  # Dask would keep a thousand events with pictures
+                self._scheduler._broker.truncate(topic)
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Note when and where a task of a run was computed.
@@ -92,11 +94,11 @@ class PagePlugin(SchedulerPlugin):  # type: ignore[misc]
         """
         if start != "processing" or finish != "memory" or type(key) is not tuple:
             return
-        with self._quietly():
-            parts = str(key[0]).rsplit("-", 2)  # as DaskExecutor.submit makes them
-            if len(parts) == 3 and parts[1] in self.collector.runs:
-                worker = kwargs["worker"]
-                self.collector.take_task(parts[1], self._name_of(worker), kwargs.get("startstops") or ())
+        parts = str(key[0]).rsplit("-", 2)  # as DaskExecutor.submit makes them
+        if len(parts) == 3 and parts[1] in self.collector.runs:
+            with self._quietly():
+                worker = self._name_of(kwargs["worker"])
+                self.collector.take_task(parts[0], parts[1], worker, kwargs.get("startstops") or ())
 
     def _name_of(self, address: str) -> str:
         """Name of a worker, without the protocol where it has only its address."""

@@ -13,11 +13,13 @@ from bokeh.models import ColumnDataSource, Div, GridBox
 
 from vmfa_dask.cluster.page.collector import PART, PHASES, WORKER, RunHistory
 from vmfa_dask.cluster.page.header import NOT_KEPT, WAITING, facts_html
-from vmfa_dask.cluster.page.panels import Panel, Panels
+from vmfa_dask.cluster.page.panel import Panel
+from vmfa_dask.cluster.page.panels import Panels
 from vmfa_dask.cluster.page.pictures import pictures_html
 
 # Line, column and width of each figure where a run has the page for itself.
 _GRID = ((0, 0, 2), (0, 2, 1), (1, 0, 1), (1, 1, 1), (1, 2, 1), (2, 0, 1), (2, 1, 1), (2, 2, 1))
+MOST_POINTS, _MOST_DOTS = 512, 150
 _PLAIN = (
     "pass",
     "free_energy",
@@ -69,9 +71,7 @@ class RunView:
         if not _has(self._history, "checkpoint_age"):
             cells.append(Div(text=NOT_KEPT, sizing_mode="stretch_width"))
         places = _GRID if alone else [(line, 0, 1) for line in range(len(cells))]
-        children = [
-            (cell, line, place, 1, width) for cell, (line, place, width) in zip(cells, places, strict=True)
-        ]
+        children = [(cell, line, place, 1, width) for cell, (line, place, width) in zip(cells, places, strict=True)]
         columns = "minmax(0, 1fr)"
         return GridBox(children=children, cols=columns, spacing=(6, 8), sizing_mode="stretch_width")
 
@@ -88,7 +88,7 @@ class RunView:
     def _make_panels(self) -> list[Panel]:
         columns, facts = self._history.columns, self._history.facts
         names = columns.names()
-        self.passes.data = self._rows(0)
+        self.passes.data = {name: [] for name in self._rows(0)}
         panels = Panels(self.passes, self.held_out)
         unit = "nats per feature" if facts.get("standardize", True) else "relative to the free energy"
         workers = [name for name in names if name.startswith(WORKER)]
@@ -126,15 +126,18 @@ class RunView:
 
     def _update_passes(self) -> None:
         columns = self._history.columns
-        if self._generation == columns.generation:  # rows have come, and nothing else
+        if self._generation == columns.generation and len(columns) <= MOST_POINTS:  # rows have come, nothing else
             self.passes.stream(self._rows(self._length))
-        elif len(columns):
-            self.passes.data = self._rows(0)
+        else:
+            self.passes.data = reduced(self._rows(0))
         self._generation, self._length = columns.generation, len(columns)
+        for panel in self._panels:
+            for dots in panel.dots:
+                dots.visible = len(columns) <= _MOST_DOTS
         if _has(self._history, "validation"):
             scores, numbers = np.array(columns.column("validation")), np.array(columns.column("pass"))
             known = np.isfinite(scores)
-            self.held_out.data = {"pass": numbers[known], "validation": scores[known]}
+            self.held_out.data = reduced({"pass": numbers[known], "validation": scores[known]})
         self._shade()
 
     def _rows(self, begin: int) -> dict[str, Any]:
@@ -162,6 +165,36 @@ class RunView:
                 box = panel.boxes[phase]
                 if len(inside):
                     box.left, box.right, box.visible = float(inside.min()) - 0.5, float(inside.max()) + 0.5, True
+
+
+def reduced(rows: dict[str, Any]) -> dict[str, Any]:
+    """Rows for lines of at most `MOST_POINTS` points, which a browser draws in a fraction of the time.
+
+    Parameters
+    ----------
+    rows : dict of str to array
+        Columns of equal length.
+
+    Returns
+    -------
+    dict of str to array
+        Of several rows in a row, the mean of times and rates, and the last of other numbers.
+    """
+    length, step = len(rows["pass"]), 1
+    while length > step * MOST_POINTS:
+        step *= 2
+    if step == 1:
+        return rows
+    begins = np.arange(0, length, step)
+    ends = np.minimum(begins + step, length)
+    return {
+        name: np.add.reduceat(column, begins) / (ends - begins) if _is_averaged(name) else column[ends - 1]
+        for name, column in rows.items()
+    }
+
+
+def _is_averaged(name: str) -> bool:
+    return name in ("seconds", "rows_per_second", "mb_per_second") or name.startswith((PART, WORKER))
 
 
 def layout_of(history: RunHistory) -> tuple[Any, ...]:
