@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import logging
 import math
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,8 +26,9 @@ from vmfa_dask.cluster.page import columns, installation
 from vmfa_dask.cluster.page.collector import MOST_RUNS, Collector
 from vmfa_dask.cluster.page.columns import Columns
 from vmfa_dask.cluster.page.document import Page
+from vmfa_dask.cluster.page.header import facts_html
 from vmfa_dask.cluster.page.installation import install_page
-from vmfa_dask.cluster.page.metrics import as_text, metrics_of
+from vmfa_dask.cluster.page.metrics import PrometheusSource, as_text, metrics_of
 from vmfa_dask.cluster.page.pictures import as_png, make_pictures, picture_axes
 from vmfa_dask.cluster.page.plugin import NAME, PagePlugin
 from vmfa_dask.cluster.page.topics import PAGE_TOPIC, TOPIC
@@ -169,6 +172,35 @@ def test_metrics_are_those_of_the_last_pass() -> None:
     assert f"vmfa_checkpoint_age_seconds{labels} 5.0" in lines
     assert f"vmfa_running{labels} 1.0" in lines
     assert "# TYPE vmfa_passes_total counter" in lines
+
+
+def test_prometheus_client_gets_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Family:
+        def __init__(self, name: str, text: str, labels: tuple[str, ...]) -> None:
+            self.name, self.samples = name, list[tuple[dict[str, str], float]]()
+            self._labels = labels
+
+        def add_metric(self, values: tuple[str, ...], number: float) -> None:
+            self.samples.append((dict(zip(self._labels, values, strict=True)), number))
+
+    core = SimpleNamespace(CounterMetricFamily=Family, GaugeMetricFamily=Family)
+    monkeypatch.setitem(sys.modules, "prometheus_client", SimpleNamespace(core=core))
+    monkeypatch.setitem(sys.modules, "prometheus_client.core", core)
+    families = {family.name: family.samples for family in PrometheusSource(collected(3)).collect()}
+    assert families["vmfa_passes"] == [({"run": "r", "name": "digits"}, 3.0)]
+    assert families["vmfa_pass_seconds"] == [({"run": "r", "name": "digits"}, 4.0)]
+    assert families["vmfa_checkpoint_age_seconds"] == []
+
+
+def test_names_and_errors_are_text_on_the_page() -> None:
+    collector = collected(2)
+    history = collector.runs["r"]
+    history.facts["label"] = "<b>digits</b>"
+    collector.take(PAGE_TOPIC, {"run": "r", "kind": "end", "state": "failed", "reason": "<script>"}, 9.0)
+    html = facts_html(history, 10.0)
+    assert "&lt;b&gt;digits" in html
+    assert "&lt;script&gt;" in html
+    assert "<script>" not in html
 
 
 def test_figures_follow_the_run() -> None:

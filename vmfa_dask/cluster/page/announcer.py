@@ -32,7 +32,7 @@ _SECONDS_BETWEEN = 2.0
 # Of models in object stores, which are read as a whole.
 _MOST_BYTES_READ = 64 << 20
 _MOST_EARLIER = 1000
-_TIMEOUT = 5.0
+_TIMEOUT = 2.0
 
 
 class Announcer:
@@ -167,7 +167,7 @@ class Announcer:
             how = "ended"
         else:
             how = "converged" if state.converged else "free energy fell" if state.fell else "ended at max_iter"
-        self._tell("end", state=how, reason=str(error or "")[:200])
+        self._tell("end", state=how, reason=_words_of(error))
 
     def _tell(self, kind: str, **values: Any) -> None:
         if not self._works or self._client.status != "running" or self._client.scheduler is None:
@@ -183,6 +183,16 @@ class Announcer:
         except Exception:
             logger.info("the page of runs (/vmfa) hears no more of run %s", self._run, exc_info=True)
             self._works = False
+
+
+def _words_of(error: BaseException | None) -> str:
+    """Type and first words of an error."""
+    if error is None:
+        return ""
+    try:
+        return f"{type(error).__name__}: {error}"[:200]
+    except Exception:  # of the error's own making
+        return type(error).__name__
 
 
 # How a run ended, by the name of the error's class.

@@ -71,14 +71,16 @@ def facts_html(history: RunHistory, now: float) -> str:
     energy = columns.last("free_energy")
     if not isnan(energy):
         standing.insert(0, f"free energy <b>{energy:.5g}</b> nats per row")
-    if history.reason:
-        standing.append(escape(history.reason))
-    line = " &ensp;·&ensp; ".join(standing)
+    line = _joined(standing)
     return (
         f'<div style="font-size:16px;color:#222;line-height:1.9"><b>{escape(history.label)}</b> &ensp;{badge}&ensp;'
-        f'<span style="font-size:12.5px;color:#555">{line}</span></div>'
+        f'<span style="font-size:12.5px;color:#555">{line}</span></div>{_reason(history)}'
         f'<div style="font-size:12.5px;color:#555">{_settings(history)}</div>'
     )
+
+
+def _reason(history: RunHistory) -> str:
+    return f'<div style="font-size:12.5px;color:{_BAD}">{escape(history.reason)}</div>' if history.reason else ""
 
 
 def _settings(history: RunHistory) -> str:
@@ -98,7 +100,15 @@ def _settings(history: RunHistory) -> str:
         f"tol = {facts['tol']:.2g}",
         f'run <span style="font-family:monospace">{escape(history.run)}</span>',
     ]
-    return " &ensp;·&ensp; ".join(parts)
+    return _joined(parts)
+
+
+def _joined(parts: list[str]) -> str:
+    """Facts in a line that breaks between them alone."""
+    return " ".join(
+        f'<span style="white-space:nowrap">{part}{" &ensp;·&ensp;" if k + 1 < len(parts) else ""}</span>'
+        for k, part in enumerate(parts)
+    )
 
 
 def _duration(seconds: float) -> str:

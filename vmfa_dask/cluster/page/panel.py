@@ -105,15 +105,17 @@ class Panel:
         self.dots.append(dots)
         return LegendItem(label=label, renderers=[line, dots])
 
-    def add_right_axis(self, unit: str, least: float | None = None) -> dict[str, str]:
+    def add_right_axis(self, unit: str, least: float, whole: bool = True) -> dict[str, str]:
         """Add an axis at the right, from 0.
 
         Parameters
         ----------
         unit : str
             Of its numbers.
-        least : float, optional
-            Smallest number at its top; the axis then is one of whole numbers.
+        least : float
+            Smallest number at its top.
+        whole : bool
+            Whether its numbers are whole.
 
         Returns
         -------
@@ -122,7 +124,7 @@ class Panel:
         """
         self.figure.extra_y_ranges = {_RIGHT: DataRange1d(start=0, min_interval=least)}
         axis = LinearAxis(y_range_name=_RIGHT, axis_label=unit)
-        if least is not None:
+        if whole:
             axis.ticker.min_interval = 1
         _style(axis)
         axis.axis_label_text_color = ORANGE

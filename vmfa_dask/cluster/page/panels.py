@@ -79,7 +79,9 @@ class Panels:
         panel = self._panel("Gain per pass, against tol", unit, y_axis_type="log")
         gain = panel.line("gain", BLUE, "gain")
         fall = panel.figure.scatter("pass", "loss", source=self._passes, marker="x", color=RED, size=7)
-        tol = panel.figure.line("pass", "tol", source=self._passes, color=RED, line_width=1.5, line_dash="dashed")
+        tol = panel.figure.step(
+            "pass", "tol", source=self._passes, mode="center", color=RED, line_width=1.5, line_dash="dashed"
+        )
         falls, tols = LegendItem(label="fall", renderers=[fall]), LegendItem(label="tol", renderers=[tol])
         panel.add_legend([gain, falls, tols])
         panel.add_hover(gain, [("gain", "@gain{0.00e+0}"), ("tol", "@tol{0.00e+0}")])
@@ -97,7 +99,7 @@ class Panels:
         -------
         Panel
         """
-        panel = self._panel("Time per pass, by part", "seconds, summed over tasks")
+        panel = self._panel("Time per pass, by part", "seconds of all tasks")
         labels = [name.removeprefix(PART) for name in names]
         colors = [_PARTS.get(label, _OTHER_PART) for label in labels]
         areas = panel.figure.varea_stack(list(names), x="pass", source=self._passes, color=colors, fill_alpha=0.85)
@@ -149,7 +151,7 @@ class Panels:
         Panel
         """
         panel = self._panel("Throughput", "rows per second")
-        right = panel.add_right_axis("MB per second")
+        right = panel.add_right_axis("MB per second", least=1.0, whole=False)
         area = panel.figure.varea(
             "pass", 0, "mb_per_second", source=self._passes, color=ORANGE, fill_alpha=0.3, **right
         )
