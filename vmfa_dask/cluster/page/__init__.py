@@ -1,9 +1,9 @@
 """The live page of runs on the Dask dashboard, at ``/vmfa``.
 
 Fits install it by themselves (`installation`); ``dask scheduler --preload vmfa_dask.cluster.page`` has it at once. What
-drivers announce (`announcer`) is kept by the scheduler (`plugin`, `collector`, `columns`), drawn by Bokeh where a browser
-asks (`document`, `view`, `panels`, `panel`, `header`, `pictures`), and served to Prometheus (`metrics`).
-May import: distributed, cluster.
+drivers announce (`announcer`) is kept by the scheduler (`plugin`, `collector`, `columns`), drawn by Bokeh for as long
+as a browser shows it (`document`, `view`, `panels`, `panel`, `header`, `pictures`), and served to Prometheus
+(`metrics`). May import: distributed, cluster.
 """
 
 from __future__ import annotations
