@@ -134,6 +134,7 @@ class Announcer:
             components, weights, pictures = self._pictures(state.parameters)
             self._tell(
                 "pictures",
+                wait=state.phase == DONE,  # else the next pass need not
                 iteration=n_passes - 1,
                 components=components,
                 weights=weights,
@@ -169,12 +170,21 @@ class Announcer:
             how = "converged" if state.converged else "free energy fell" if state.fell else "ended at max_iter"
         self._tell("end", state=how, reason=_words_of(error))
 
-    def _tell(self, kind: str, **values: Any) -> None:
-        if not self._works or self._client.status != "running" or self._client.scheduler is None:
+    def _tell(self, kind: str, wait: bool = True, **values: Any) -> None:
+        client, event = self._client, {"run": self._run, "kind": kind, **values}
+        scheduler, loop = client.scheduler, client.loop
+        if not self._works or client.status != "running" or scheduler is None or loop is None:
             return
-        event = {"run": self._run, "kind": kind, **values}
+
+        async def send() -> None:
+            with self._quietly():
+                await scheduler.log_event(topic=PAGE_TOPIC, msg=event)
+
         with self._quietly():
-            self._client.sync(self._client.scheduler.log_event, topic=PAGE_TOPIC, msg=event, callback_timeout=_TIMEOUT)
+            if wait:
+                client.sync(send, callback_timeout=_TIMEOUT)
+            else:
+                loop.add_callback(send)
 
     @contextmanager
     def _quietly(self) -> Iterator[None]:
