@@ -422,3 +422,11 @@ def test_the_page_is_a_preload_of_schedulers() -> None:
             assert install_page(client)
             assert 'href="vmfa"' in fetch(at(client, "status"))
             assert fetch(at(client, "status")).count('href="vmfa"') == 1
+
+
+def test_scores_of_held_out_rows_are_on_the_page(in_process: Client) -> None:
+    fit = fit_distributed(ROWS, client=in_process, validation=0.25, **OPTIONS)
+    (_, view), *_ = Page(collector_of(in_process)).views
+    scores = [record.validation for record in fit.history if record.validation is not None]
+    assert scores
+    assert list(view.held_out.data["validation"]) == scores
