@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from vmfa_dask import MixtureModel
+from vmfa_dask.apply import inference
 from vmfa_dask.runtime import threads
 from vmfa_dask.runtime.quotas import quota_of_cores
 from vmfa_dask.runtime.threads import available_cores
@@ -111,6 +112,7 @@ def test_a_model_computes_on_as_many_threads(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
     monkeypatch.setattr(threads, "quota_of_cores", lambda: 0.5)
     monkeypatch.setattr(threads.Cores, "__init__", watched)
+    inference._shared_cores.cache_clear()  # an earlier test may have used one thread
     model = MixtureModel(np.ones(1), np.zeros((1, 3)), np.zeros((1, 0, 3)), np.ones((1, 3)))
     model.score(np.zeros((4, 3)))
     assert made

@@ -16,7 +16,7 @@ from distributed import Client
 from tests.command.test_program import error_of
 from tests.programs import ROOT
 from tests.samples import images, parameters, write_store
-from vmfa_dask import MixtureModel, fit_local
+from vmfa_dask import MixtureModel, attach, fit_local
 from vmfa_dask.command import main
 from vmfa_dask.command.configuration import as_toml
 from vmfa_dask.run.settings import Settings
@@ -196,6 +196,7 @@ def test_a_fit_on_a_scheduler_and_a_detached_one_give_the_same_model(
     assert main(["status", run, "--follow"]) == 0
     assert main(["resume", run, "--output", output, "-q"]) == 0
     assert parameters(MixtureModel.load(output)) == parameters(MixtureModel.load(model))
+    attach(run, processes).forget()  # the cluster is that of other tests too
 
 
 def test_runs_and_models_may_be_in_an_object_store(

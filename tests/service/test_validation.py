@@ -117,16 +117,16 @@ def test_workers_and_chunks_do_not_affect_the_draw(processes: Client, in_process
     assert curve(others) == curve(fit_local(ROWS, validation=OTHERS, **OPTIONS))
 
 
-def test_a_detached_run_takes_its_validation_along(in_process: Client, tmp_path: Path) -> None:
+def test_a_detached_run_takes_its_validation_along(processes: Client, tmp_path: Path) -> None:
     for name, rows in (("rows", ROWS), ("others", OTHERS)):
         zarr.create_array(str(tmp_path / f"{name}.zarr"), data=rows)
     with pytest.raises(ValueError, match="detach=True: expected validation as a share of the rows, or as the path"):
         fit_distributed(
-            tmp_path / "rows.zarr", client=in_process, run=tmp_path / "run", detach=True, validation=OTHERS, **OPTIONS
+            tmp_path / "rows.zarr", client=processes, run=tmp_path / "run", detach=True, validation=OTHERS, **OPTIONS
         )
     validation = tmp_path / "others.zarr"
     detached = fit_distributed(
-        tmp_path / "rows.zarr", client=in_process, run=tmp_path / "run", detach=True, validation=validation, **OPTIONS
+        tmp_path / "rows.zarr", client=processes, run=tmp_path / "run", detach=True, validation=validation, **OPTIONS
     )
     assert curve(detached.result(60)) == curve(fit_local(ROWS, validation=OTHERS, **OPTIONS))
 
