@@ -16,7 +16,7 @@ from tests.clusters import local_cluster
 from tests.objects import environment_of, failing_proxy
 from tests.samples import draw, fixed_passes, make_mixture, parameters, write_store
 from vmfa_dask import IterationRecord, fit_distributed, fit_local
-from vmfa_dask.service import on_cluster
+from vmfa_dask.service import exchange_folder
 from vmfa_dask.store import objects
 from vmfa_dask.store.objects import zarr_target
 from vmfa_dask.store.places import place_at
@@ -66,7 +66,7 @@ def test_workers_read_and_write_an_object_store(
     stored = zarr.create_array(zarr_target(url), shape=ROWS.shape, dtype=ROWS.dtype, chunks=(100, 8))
     stored[...] = ROWS
     if not shared:
-        monkeypatch.setattr(on_cluster, "_workers_that_miss", lambda client, folder: ["tcp://elsewhere:1"])
+        monkeypatch.setattr(exchange_folder, "_workers_that_miss", lambda client, folder: ["tcp://elsewhere:1"])
     with local_cluster(2) as cluster, Client(cluster, set_as_default=False) as client:  # workers take the environment
         with pytest.raises(Interrupted):
             fit_distributed(url, client=client, **OPTIONS, run=run, progress=interrupt)
@@ -76,7 +76,7 @@ def test_workers_read_and_write_an_object_store(
 
 
 def test_workers_without_a_folder_in_common_are_named(processes: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_cluster, "_workers_that_miss", lambda client, folder: ["tcp://elsewhere:1"])
+    monkeypatch.setattr(exchange_folder, "_workers_that_miss", lambda client, folder: ["tcp://elsewhere:1"])
     with pytest.raises(FileNotFoundError, match=r"do not see the folder .* tcp://elsewhere:1; pass scratch=folder"):
         fit_distributed(ROWS, client=processes, **OPTIONS)
 
