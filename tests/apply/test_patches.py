@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.samples import make_mixture
 from vmfa_dask.apply.noise_level import noise_levels
-from vmfa_dask.apply.patch_estimates import merged_estimates
-from vmfa_dask.apply.patches import Merge, PatchMerger, PatchRows, WeightedMerger
+from vmfa_dask.apply.patches import Merge, PatchMerger, PatchRows
 from vmfa_dask.runtime.threads import Cores
 
 
@@ -44,49 +42,6 @@ def test_merged_pixels(merge: Merge, shape: tuple[int, int, int], patch: tuple[i
             if 0 <= y - dy < n_lines and 0 <= x - dx < line_rows
         ]
         np.testing.assert_allclose(image[y, x, channel], getattr(np, merge)(of_pixel), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(("shape", "patch", "lines"), [((9, 8, 1), (4, 3), 2), ((5, 6, 2), (5, 1), 1)])
-def test_weighted_pixels(shape: tuple[int, int, int], patch: tuple[int, int], lines: int) -> None:
-    n_lines, line_rows = shape[0] - patch[0] + 1, shape[1] - patch[1] + 1
-    rng = np.random.default_rng(1)
-    estimates = rng.normal(size=(n_lines, line_rows, *patch, shape[2])).astype(np.float32)
-    weights = rng.uniform(0.1, 9, estimates.shape).astype(np.float32)
-    images = [np.empty(shape, np.float32) for _ in range(2)]
-    for image, n_threads in zip(images, (1, 3), strict=True):
-        merger = WeightedMerger(image, patch, lines, Cores(n_threads))
-        for first in range(0, n_lines, lines):
-            part = slice(first, first + lines)
-            flat = (-1, line_rows, patch[0] * patch[1] * shape[2])
-            merger.add(estimates[part].reshape(flat), weights[part].reshape(flat))
-    np.testing.assert_array_equal(*images)
-    for y, x, channel in np.ndindex(shape):
-        of_pixel = [
-            (y - dy, x - dx, dy, dx, channel)
-            for dy, dx in np.ndindex(patch)
-            if 0 <= y - dy < n_lines and 0 <= x - dx < line_rows
-        ]
-        expected = np.average([estimates[k] for k in of_pixel], weights=[weights[k] for k in of_pixel])
-        np.testing.assert_allclose(images[0][y, x, channel], expected, rtol=1e-5, atol=1e-6)
-
-
-def test_weights_are_inverse_posterior_variances(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one component, by inverting its covariance."""
-    monkeypatch.setattr("vmfa_dask.apply.patch_estimates._LEAST_VARIANCE", 0.0)
-    mixture = make_mixture(1, 12, 2, dtype="float32")
-    rows = PatchRows(np.random.default_rng(0).normal(0, 3, (1, 8, 9, 1)).astype(np.float32), (4, 3))
-    kept = np.zeros((rows.n_rows, 1), np.int32)
-    merged = merged_estimates(mixture, rows, kept, "weighted", Cores(2))
-    signal = mixture.loadings[0].T.astype(np.float64) @ mixture.loadings[0]
-    gain = signal @ np.linalg.inv(signal + np.diag(mixture.noise_variances[0]))
-    mean = mixture.means[0] + mixture.offset
-    estimates = mean + (rows.read(0, rows.n_rows) - mean) @ gain.T
-    weights = np.tile(1 / np.diag(signal - gain @ signal), (rows.n_rows, 1))
-    expected, total = np.zeros((8, 9)), np.zeros((8, 9))
-    for k, (y, x) in enumerate(np.ndindex(rows.lines, rows.line_rows)):
-        expected[y : y + 4, x : x + 3] += (weights[k] * estimates[k]).reshape(4, 3)
-        total[y : y + 4, x : x + 3] += weights[k].reshape(4, 3)
-    np.testing.assert_allclose(merged[0, :, :, 0], expected / total, rtol=1e-4, atol=1e-4)
 
 
 def test_centred_patches() -> None:

@@ -37,7 +37,7 @@ def test_auto_knows_the_noise() -> None:
     np.testing.assert_array_equal(denoise(speckled, quality="auto", **sizes), denoise(speckled, **sizes))
 
 
-@pytest.mark.parametrize("merge", ["median", "mean", "weighted"])
+@pytest.mark.parametrize("merge", ["median", "mean"])
 def test_noise_is_removed(merge: str) -> None:
     clean = picture()
     noisy = with_noise(clean)

@@ -1,20 +1,17 @@
 """Images without noise from a mixture of their patches (paper, appendix:denoising_with_gmms).
 
-May import: values, runtime, kernels, em, run, apply, numpy.
+May import: values, runtime, em, run, apply, numpy.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from vmfa_dask.apply.patches import Merge, PatchMerger, PatchRows, WeightedMerger
+from vmfa_dask.apply.patches import Merge, PatchMerger, PatchRows
 from vmfa_dask.em.guided import GuidedSearch, SearchOptions
 from vmfa_dask.em.packed import ModelVersion, pack_mixture
 from vmfa_dask.em.rows import working_rows
 from vmfa_dask.em.signals import estimate_signals, signal_filters
-from vmfa_dask.kernels.arguments import Signals
 from vmfa_dask.run.row_source import n_features_of
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.clock import Stopwatch
@@ -23,8 +20,6 @@ from vmfa_dask.values import Float64, FloatArray, Int32, Mixture, NeighborGraph,
 
 # Estimates of patches that are held at once, beside those of the lines of pixels that are not complete.
 _BLOCK_BYTES = 32 * 2**20
-# Added to posterior variances, in units of noise variances: components of smooth patches are too sure of themselves.
-_LEAST_VARIANCE = 0.02
 
 
 def merged_estimates(
@@ -40,7 +35,7 @@ def merged_estimates(
         The patches.
     components : (N, C') int32 array
         Kept components of all patches.
-    merge : {"median", "mean", "weighted"}
+    merge : {"median", "mean"}
         How the estimates of a pixel become one.
     cores : Cores
         Threads that compute.
@@ -53,21 +48,18 @@ def merged_estimates(
         The images.
     """
     estimator = _Estimator(mixture, components.shape[1], cores, noise)
-    weighted = merge == "weighted"
-    lines = max(1, _BLOCK_BYTES // ((2 if weighted else 1) * 4 * n_features_of(rows) * rows.line_rows))
+    lines = max(1, _BLOCK_BYTES // (4 * n_features_of(rows) * rows.line_rows))
     patch = (rows.feature_shape[0], rows.feature_shape[1])
     images = np.empty(rows.image_shape, np.float32)
     for k, image in enumerate(images):
-        sizes: Any = (min(lines, rows.lines), cores)
-        merger = WeightedMerger(image, patch, *sizes) if weighted else PatchMerger(image, patch, merge, *sizes)
+        merger = PatchMerger(image, patch, merge, min(lines, rows.lines), cores)
         for first in range(0, rows.lines, lines):
             start = (k * rows.lines + first) * rows.line_rows
             stop = (k * rows.lines + min(first + lines, rows.lines)) * rows.line_rows
-            estimates, weights = estimator.of(rows.read(start, stop), start, components[start:stop], weighted)
+            estimates = estimator.of(rows.read(start, stop), start, components[start:stop])
             if rows.centred:
                 estimates += rows.levels(start, stop)
-            of_lines = [array.reshape(-1, rows.line_rows, array.shape[1]) for array in (estimates, *weights)]
-            merger.add(*of_lines)
+            merger.add(estimates.reshape(-1, rows.line_rows, estimates.shape[1]))
     return images
 
 
@@ -77,39 +69,19 @@ class _Estimator:
     def __init__(self, mixture: Mixture, truncation: int, cores: Cores, noise: Float64 | None) -> None:
         self._mixture, self._cores, self._buffers = mixture, cores, BufferPool()
         self._signals = signal_filters(mixture, noise)
-        self._variances = _signal_variances(mixture, self._signals)
         c = mixture.n_components
         options = SearchOptions(False, truncation, (1,) * truncation, truncation, 0, 1, True, 0, 4096, 0, False)
         graph = NeighborGraph(np.arange(c, dtype=np.int32)[:, None])
         model = ModelVersion(mixture, pack_mixture(mixture, cores, self._buffers), graph)
         self._search = GuidedSearch(model, options, cores, self._buffers, Stopwatch())
 
-    def of(
-        self, block: FloatArray, first_row: int, components: Int32, weighted: bool
-    ) -> tuple[FloatArray, list[FloatArray]]:
-        """Estimates of a block of rows, (n, D) float32, and in a list their weights if asked for."""
+    def of(self, block: FloatArray, first_row: int, components: Int32) -> FloatArray:
+        """Estimates of a block of rows, (n, D) float32."""
         rows = working_rows(block, self._mixture.offset, self._mixture.means.dtype.name)
         with self._cores.exclusive():
             kept = self._search.evaluate(rows, first_row, TruncatedPosterior(components))
             estimates = np.empty(rows.shape, self._mixture.means.dtype)
             estimate_signals(rows, kept.components, kept.responsibilities, self._signals, self._cores, estimates)
-            weights = [self._weights(kept.components, kept.responsibilities)] if weighted else []
         if self._mixture.offset.any():
             estimates += self._mixture.offset.astype(estimates.dtype)
-        return estimates, weights
-
-    def _weights(self, components: Int32, responsibilities: Float64) -> FloatArray:
-        """Inverse posterior variances of the signals of rows, within their components, (n, D) float32."""
-        variances = np.zeros((len(components), self._variances.shape[1]), np.float32)
-        for c, share in zip(components.T, responsibilities.T.astype(np.float32), strict=True):
-            variances += np.where(c < 0, np.float32(0), share)[:, None] * self._variances[c]
-        np.reciprocal(variances, out=variances)
-        return variances
-
-
-def _signal_variances(mixture: Mixture, signals: Signals) -> FloatArray:
-    """Posterior variances of the signals of components, ρ²ΛL⁻¹Λᵀ + ρ(1 − ρ)σ² and a least one, (C, D) float32."""
-    noise, removed = mixture.noise_variances.astype(np.float32), signals.removed.astype(np.float32)
-    of_factors = np.einsum("chd,chd->cd", signals.loadings, signals.filters)
-    variances: FloatArray = noise * (removed**2 * of_factors + removed * (1 - removed) + np.float32(_LEAST_VARIANCE))
-    return variances
+        return estimates

@@ -17,7 +17,7 @@ from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.tables import row_dtype
 from vmfa_dask.values import FloatArray
 
-Merge = Literal["median", "mean", "weighted"]
+Merge = Literal["median", "mean"]
 
 
 class PatchRows:
@@ -107,7 +107,7 @@ def _levels(patches: NDArray[Any]) -> NDArray[Any]:
 
 
 class PatchMerger:
-    """An image from the median or mean of the estimates of its overlapping patches, which come line by line.
+    """An image from the estimates of its overlapping patches, which come line by line.
 
     Parameters
     ----------
@@ -168,65 +168,6 @@ class PatchMerger:
             of_line = as_strided(held[y + ph - 1, pw - 1 :], (width, channels, ph, pw), strides, writeable=False)
             estimates = np.array(of_line, order="C").reshape(width, channels, ph * pw)
             self._image[self._added + y] = _merged(estimates, self._merge)
-
-
-class WeightedMerger:
-    """An image from weighted means of the estimates of its overlapping patches, which come line by line.
-
-    Sums of the lines of pixels that are not complete are held, instead of their estimates.
-
-    Parameters
-    ----------
-    image : (H, W, channels) float32 array
-        Written, as far as its pixels are complete.
-    patch : (int, int)
-        Height and width of a patch.
-    most_lines : int
-        Lines of patches that `add` takes at once, at most.
-    cores : Cores
-        Threads that compute.
-    """
-
-    def __init__(self, image: FloatArray, patch: tuple[int, int], most_lines: int, cores: Cores) -> None:
-        (_, width, channels), (ph, pw) = image.shape, patch
-        self._image, self._patch, self._cores = image, patch, cores
-        self._line_rows, self._added = width - pw + 1, 0
-        self._sums = np.zeros((2, most_lines + ph - 1, width, channels))  # of weighted estimates, and of weights
-
-    def add(self, estimates: FloatArray, weights: FloatArray) -> None:
-        """Take the next lines of patches and write the pixels that are complete with them.
-
-        Parameters
-        ----------
-        estimates, weights : (lines, patches per line, D) arrays
-            Estimates of the patches, and a positive weight for each.
-        """
-        (ph, pw), n = self._patch, len(estimates)
-        shape = (n, self._line_rows, ph, pw, self._image.shape[2])
-        estimates, weights = estimates.reshape(shape), weights.reshape(shape)
-        self._cores.run(
-            lambda a, b: self._add_to_lines(a, b, estimates, weights), self._cores.split(n + ph - 1)
-        )
-        last = self._added + n + ph - 1 == len(self._image)
-        ready = n + ph - 1 if last else n
-        total, weight = self._sums[:, :ready]
-        self._image[self._added : self._added + ready] = total / weight
-        self._sums[:, : ph - 1] = self._sums[:, n : n + ph - 1].copy()
-        self._sums[:, ph - 1 :] = 0.0
-        self._added += n
-
-    def _add_to_lines(self, start: int, stop: int, estimates: FloatArray, weights: FloatArray) -> None:
-        """Add to pixel lines ``start:stop``, counted from the first new line of patches."""
-        n, line_rows, ph, pw, _ = estimates.shape
-        for dy in range(ph):
-            first, end = max(start - dy, 0), min(stop - dy, n)
-            if first >= end:
-                continue
-            total, weight = self._sums[:, first + dy : end + dy]
-            for dx in range(pw):
-                of_offset = weights[first:end, :, dy, dx]
-                total[:, dx : dx + line_rows] += of_offset * estimates[first:end, :, dy, dx]
-                weight[:, dx : dx + line_rows] += of_offset
 
 
 def _merged(estimates: FloatArray, merge: Merge) -> FloatArray:

@@ -48,7 +48,7 @@ def denoise(
     """Remove the noise of an image, from the image alone (paper, sec:denoising).
 
     A mixture is trained on all overlapping patches. Each patch is replaced by what its kept components expect it to be
-    without noise (eq:de_mfa_approx), and each pixel by the median or a mean of its estimates. Nothing is known of the
+    without noise (eq:de_mfa_approx), and each pixel by the median or mean of its estimates. Nothing is known of the
     noise but that it is independent from pixel to pixel.
 
     Parameters
@@ -66,10 +66,8 @@ def denoise(
         The paper's settings; or, where the noise does not depend on brightness, the mean of two mixtures of centred
         patches, whose noise variances are shared and not below the noise of the image (elsewhere, the paper's). It
         takes about three times as long.
-    merge : {"median", "mean", "weighted"}
-        How the estimates of a pixel become one; the paper takes the median. "weighted" is the mean with weights that
-        are the inverse posterior variances of the estimates: better than the mean where an image has texture and edges,
-        but rarely than the median.
+    merge : {"median", "mean"}
+        How the estimates of a pixel become one; the paper takes the median.
     stack : bool
         Whether the first axis counts images; one mixture serves all of them.
     random_state : int
