@@ -49,9 +49,9 @@ def object_server() -> Iterator[int]:
         server.wait(10)
 
 
-def make_bucket(port: int) -> str:
-    """URL of a new bucket."""
-    name = f"bucket-{uuid.uuid4().hex[:8]}"
+def make_bucket(port: int, name: str | None = None) -> str:
+    """URL of a new bucket, with a name of its own by default."""
+    name = name or f"bucket-{uuid.uuid4().hex[:8]}"
     request = urllib.request.Request(f"http://127.0.0.1:{port}/{name}", method="PUT")
     urllib.request.urlopen(request, timeout=10).close()
     return f"s3://{name}"

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.objects import environment_of, make_bucket, object_server
+
 ROOT = Path(__file__).parents[1]
 """The checkout, which holds the package."""
 
@@ -26,3 +28,21 @@ def run_python(
     )
     assert done.returncode == 0, done.stderr
     return done
+
+
+def run_page(program: str, folder: Path, timeout: float) -> str:
+    """Output of the code of a page in its own process and folder, with ``s3://bucket`` to write to."""
+    (folder / "program.py").write_text(program, encoding="utf-8")
+    with object_server() as port, environment_of(port):
+        make_bucket(port, "bucket")
+        done = subprocess.run(
+            [sys.executable, "program.py"],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
-import subprocess
-import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 import vmfa_dask
-from tests.objects import environment_of, object_server
+from tests.programs import run_page
 
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "docs" / "guide"
@@ -70,20 +66,7 @@ def test_the_blocks_of_the_guide_run_and_print_what_it_shows(tmp_path: Path) -> 
     assert sum(len(found) for found in pages.values()) > 30
     code = {page: [(number, block) for number, block, _ in found] for page, found in pages.items() if found}
     (tmp_path / "pages.json").write_text(json.dumps(code), encoding="utf-8")
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM, encoding="utf-8")
-    with object_server() as port, environment_of(port):
-        bucket = urllib.request.Request(f"http://127.0.0.1:{port}/bucket", method="PUT")
-        urllib.request.urlopen(bucket, timeout=10).close()
-        done = subprocess.run(
-            [sys.executable, "program.py"],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_page(PROGRAM, tmp_path, SECONDS)
     printed = json.loads((tmp_path / "printed.json").read_text(encoding="utf-8"))
     for page, found in pages.items():
         for (number, _, shown), output in zip(found, printed.get(page, []), strict=True):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import shlex
 import subprocess
 import sys
 import textwrap
-import urllib.request
 from pathlib import Path
 
 import click
@@ -21,7 +19,7 @@ import pytest
 import zarr
 
 from tests.data_prep.image_files import encoded, noise, write_folder, write_tar
-from tests.objects import environment_of, object_server
+from tests.programs import run_page
 from vmfa_dask import MixtureModel
 from vmfa_dask.command import main
 from vmfa_dask.command.entry import PROGRAM
@@ -74,21 +72,8 @@ def test_the_blocks_of_the_readme_run_one_after_the_other(tmp_path: Path) -> Non
         # Compiled with the lines of the page, so that a traceback names the block that breaks.
         source.append(f"exec(compile('\\n' * {number - 1} + {block!r}, {str(README)!r}, 'exec'))")
     assert len(source) > 6
-    program = tmp_path / "program.py"
-    program.write_text("\n".join([*source, CHECKS]), encoding="utf-8")
-    with object_server() as port, environment_of(port):
-        bucket = urllib.request.Request(f"http://127.0.0.1:{port}/bucket", method="PUT")
-        urllib.request.urlopen(bucket, timeout=10).close()
-        done = subprocess.run(
-            [sys.executable, "program.py"],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.endswith("all blocks have run\n")
+    output = run_page("\n".join([*source, CHECKS]), tmp_path, SECONDS)
+    assert output.endswith("all blocks have run\n")
 
 
 def test_the_commands_of_the_readme_make_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,10 @@ import os
 import time
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from vmfa_dask.store.folder_place import FolderPlace
+from vmfa_dask.store.locks import held_lock
 from vmfa_dask.store.places import place_at
 from vmfa_dask.store.run_files import STATE, read_identity, read_kept_state
 from vmfa_dask.store.run_layout import CALL, LOCK, STOP
@@ -123,12 +124,13 @@ def driver_holds(path: str) -> bool | None:
     target = place.target(LOCK)
     if not os.path.lexists(target):
         return False
-    lock = FileLock(target, thread_local=False)
     try:
-        lock.acquire(timeout=0)
+        lock = held_lock(target)
     except Timeout:
         return True
-    except (OSError, NotImplementedError):
+    except OSError:
+        return None
+    if lock is None:
         return None
     lock.release()
     return False
