@@ -50,6 +50,28 @@ class Connection:
             self.client.close()
 
 
+class ConnectedClient(Client):
+    """A client that is closed again when it cannot connect.
+
+    Dask closes it only after some errors. Otherwise the garbage collector would do so, perhaps in the middle of another
+    client's start, and wait for a lock that its own thread holds.
+    """
+
+    def start(self, **options: Any) -> None:
+        """Connect to the scheduler.
+
+        Parameters
+        ----------
+        **options : object
+            As of `distributed.Client.start`.
+        """
+        try:
+            super().start(**options)
+        except BaseException:
+            self.close()
+            raise
+
+
 @contextmanager
 def connected(client: Any) -> Iterator[Connection]:
     """Connect for the enclosed lines.
@@ -171,7 +193,7 @@ def _opened(target: Any) -> Connection:
     elif not target.strip():
         raise ValueError(f"client={target!r}: expected {_EXPECTED}")
     try:
-        return Connection(Client(target, set_as_default=False), opened=True)
+        return Connection(ConnectedClient(target, set_as_default=False), opened=True)
     except OSError as error:
         raise OSError(f"client={target!r}: no scheduler answers there: {_first_line(error)}{_hint(error)}") from error
     except (ValueError, TypeError) as error:

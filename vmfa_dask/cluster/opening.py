@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from distributed import Client, LocalCluster, Security
+from distributed import LocalCluster, Security
 from distributed.system import MEMORY_LIMIT
 
+from vmfa_dask.cluster.clients import ConnectedClient
 from vmfa_dask.cluster.quantities import bytes_of
 from vmfa_dask.runtime.threads import available_cores
 
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 @contextmanager
 def local_client(
     workers: int | None = None, threads: int | None = None, memory_limit: int | str | None = None
-) -> Iterator[Client]:
+) -> Iterator[ConnectedClient]:
     """Run a cluster on this machine during the enclosed lines.
 
     Parameters
@@ -54,7 +55,7 @@ def local_client(
         silence_logs=logging.ERROR,  # of Dask: what matters of them reaches the caller as an error
         host="127.0.0.1" if workers is not None else None,
     )
-    with cluster, Client(cluster, set_as_default=False) as client:
+    with cluster, ConnectedClient(cluster, set_as_default=False) as client:
         logger.debug("dashboard: %s", client.dashboard_link)
         yield client
 
@@ -108,7 +109,7 @@ def security_of(ca: str | None, certificate: str | None, key: str | None) -> Any
 
 
 @contextmanager
-def secured_client(address: str, security: Any) -> Iterator[Client]:
+def secured_client(address: str, security: Any) -> Iterator[ConnectedClient]:
     """Connect to a scheduler with credentials during the enclosed lines.
 
     Parameters
@@ -129,7 +130,7 @@ def secured_client(address: str, security: Any) -> Iterator[Client]:
         When no scheduler answers there.
     """
     try:
-        client = Client(address, security=security, set_as_default=False)
+        client = ConnectedClient(address, security=security, set_as_default=False)
     except OSError as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise OSError(f"scheduler {address}: none answers there with these credentials: {reason}") from error
