@@ -5,13 +5,13 @@ STAMP := .venv/.installed
 
 # Tests wait for clusters half of the time: three processes keep two cores busy.
 PYTEST := -m pytest -n 3 --dist worksteal
-SHORT := -m "not long"
+SHORT := -m "not slow and not long"
 # Rooms that need no cluster, without what trains in every way or kills processes.
 QUICK := tests/kernels tests/em tests/apply tests/store tests/test_architecture.py tests/test_memory.py \
 	--ignore tests/em/test_pilot.py --ignore tests/em/test_family.py --ignore tests/store/test_atomic.py
 LOWEST := .venv-lowest
 
-.PHONY: install demo test long quick lowest lint docs bench chaos fuzz clean
+.PHONY: install demo test slow long quick lowest lint docs bench chaos fuzz clean
 
 install: $(STAMP)
 
@@ -29,6 +29,10 @@ demo: install
 
 test: install
 	$(PYTHON) $(PYTEST) $(SHORT)
+
+# What needs seconds for one case: processes of its own, series of kills, notebooks, the guide. CI runs both.
+slow: install
+	$(PYTHON) $(PYTEST) -m "slow and not long"
 
 # Longer runs of what shorter tests cover: kills in series, more rows than memory, kernels from an empty cache.
 long: install

@@ -178,6 +178,7 @@ WORK = {
         ("apply", ["dask", "distributed", "xarray", "matplotlib"]),
     ],
 )
+@pytest.mark.slow
 def test_rooms_work_where_what_they_may_not_import_is_absent(room: str, absent: list[str]) -> None:
     def work(blocked: list[str]) -> str:
         code = f"import sys, hashlib\nsys.modules.update(dict.fromkeys({blocked!r}))\n{dedent(WORK[room])}"

@@ -26,6 +26,7 @@ FOREIGN = re.compile(r"/(?:tmp|home|root|work|Users|private|var)/|\d+\.\d+\.\d+\
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_the_script_runs(path: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(path)]

@@ -76,6 +76,7 @@ def test_the_blocks_of_the_readme_run_one_after_the_other(tmp_path: Path) -> Non
     assert output.endswith("all blocks have run\n")
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme_make_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     pictures = {f"{k}.png": encoded(noise(k, 40, 36)) for k in range(60)}
@@ -122,6 +123,7 @@ def unknown_options(words: list[str]) -> set[str]:
     return {word.strip("[]") for word in words if word.startswith(("-", "[-"))} - known - SLIPS
 
 
+@pytest.mark.slow
 def test_commands_of_all_pages_exist_with_their_options() -> None:
     """Commands show their help, which has every option that a page uses; targets are those of the Makefile."""
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))

@@ -32,6 +32,7 @@ def test_more_components_than_rows() -> None:
     refuse(np.zeros((50, 8), np.float32), "n_components=64: the data has only 50 rows", n_components=64)
 
 
+@pytest.mark.slow
 def test_more_components_than_rows_of_a_chunk(tmp_path: Path, in_process: Client) -> None:
     rows = draw(make_mixture(10, 6, 1), 1000, dtype="float32")
     fit = fit_distributed(

@@ -238,6 +238,7 @@ def test_values_of_a_wrong_kind_are_named_whatever_checksums_say(
         go_on(run)
 
 
+@pytest.mark.slow
 def test_in_an_object_store(tmp_path: Path) -> None:
     with object_server() as port, environment_of(port):
         run = f"{make_bucket(port)}/run"

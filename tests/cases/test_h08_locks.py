@@ -50,6 +50,7 @@ def lock_path(**environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_the_lock_lies_in_the_cache_of_compiled_code(tmp_path: Path) -> None:
     beside = str(ROOT / "vmfa_dask" / "kernels" / "__pycache__" / "vmfa_dask.lock")
     assert lock_path(NUMBA_CACHE_DIR="") == beside

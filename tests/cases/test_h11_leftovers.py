@@ -128,6 +128,7 @@ while code:
 """
 
 
+@pytest.mark.slow
 def test_whatever_killed_drivers_leave_half_written_the_next_one_removes(tmp_path: Path) -> None:
     run_python("-c", LEAVE, str(tmp_path))
     left = set()

@@ -37,6 +37,7 @@ def scaling(processes: bool, **adapt: Any) -> Iterator[tuple[LocalCluster, Clien
 
 
 @pytest.mark.parametrize("processes", [False, True], ids=["in this process", "worker processes"])
+@pytest.mark.slow
 def test_a_cluster_that_is_empty_grows_and_fits(processes: bool, tmp_path: Path) -> None:
     store = write_store(tmp_path / "x.zarr", ROWS, 100)
     with scaling(processes) as (_, client):

@@ -94,6 +94,7 @@ def test_fits_within_tasks_may_take_all_threads(processes: Client, tmp_path: Pat
     assert all(np.array_equal(means, expected) for means in found)
 
 
+@pytest.mark.slow
 def test_fits_within_tasks_may_take_all_threads_of_this_process(tmp_path: Path) -> None:
     store = write_store(tmp_path / "x.zarr", ROWS, 100)
     with local_cluster(1, 1, processes=False) as cluster, Client(cluster, set_as_default=False) as client:

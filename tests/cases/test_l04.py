@@ -18,7 +18,10 @@ def table(n_rows: int, n_features: int, dtype: str = "float64") -> np.ndarray:
 
 
 # Kernels are compiled for each dtype and number of factors: whole numbers come with two of the latter.
-@pytest.mark.parametrize(("n_features", "dtype"), [*((d, "float64") for d in range(1, 7)), (1, "int16"), (3, "int16")])
+@pytest.mark.parametrize(
+    ("n_features", "dtype"),
+    [(1, "float64"), (2, "float64"), *((d, "float32") for d in range(3, 7)), (1, "int16"), (3, "int16")],
+)
 @pytest.mark.parametrize("n_components", [1, 2, 3, 7])
 def test_few_features(n_features: int, n_components: int, dtype: str) -> None:
     rows = table(60, n_features, dtype)

@@ -34,6 +34,7 @@ def end_a_driver(client: Client, folder: Path, name: str, *run: str) -> tuple[in
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.slow
 def test_a_signal_ends_a_fit_as_ctrl_c_does(tmp_path: Path, processes: Client, name: str) -> None:
     folder, run = tmp_path / "scratch", tmp_path / "run"
     folder.mkdir()
@@ -47,6 +48,7 @@ def test_a_signal_ends_a_fit_as_ctrl_c_does(tmp_path: Path, processes: Client, n
     assert parameters(fit.model) == parameters(fit_local(ROWS, **OPTIONS).model)
 
 
+@pytest.mark.slow
 def test_a_signal_from_elsewhere_ends_a_fit_that_waits_for_its_workers(tmp_path: Path, processes: Client) -> None:
     command = [sys.executable, "-m", "tests.cases.ended_driver", processes.scheduler.address, str(tmp_path), "none"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driver:
@@ -58,6 +60,7 @@ def test_a_signal_from_elsewhere_ends_a_fit_that_waits_for_its_workers(tmp_path:
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_the_next_fit_removes_what_a_killed_one_has_left(tmp_path: Path, processes: Client) -> None:
     status, _ = end_a_driver(processes, tmp_path, "SIGKILL")
     assert status == -signal.SIGKILL
@@ -127,6 +130,7 @@ def test_what_belongs_to_others_or_may_be_at_work_stays(tmp_path: Path, changes:
     assert (folder / "rows").read_text() == "rows"
 
 
+@pytest.mark.slow
 def test_a_locked_folder_stays(tmp_path: Path) -> None:
     with scratch_folder("one", str(tmp_path)) as one:
         (Path(one) / "rows").write_text("rows")

@@ -27,6 +27,7 @@ def after(iterations: int, truncation: int) -> Fit:
 
 
 @pytest.mark.parametrize("truncation", [2, 8])
+@pytest.mark.slow
 def test_bound_and_score_of_each_iteration(truncation: int) -> None:
     gaps = []
     for iterations in (0, 1, 2, 4, 8, 16):

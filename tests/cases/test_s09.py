@@ -169,6 +169,7 @@ def test_other_sizes_are_named_first(tmp_path: Path, change: str) -> None:
         fit_local(other, **OPTIONS, run=run)
 
 
+@pytest.mark.slow
 def test_on_a_cluster_and_in_an_object_store(tmp_path: Path, processes: Client) -> None:
     path = write_store(tmp_path / "x.zarr", ROWS, CHUNK)
     with object_server() as port, environment_of(port):
@@ -179,6 +180,7 @@ def test_on_a_cluster_and_in_an_object_store(tmp_path: Path, processes: Client) 
             fit_distributed(path, **OPTIONS, run=run, client=processes, scratch=tmp_path)
 
 
+@pytest.mark.slow
 def test_objects_have_tags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(fingerprint, "_ALWAYS_BYTES", 0)
     monkeypatch.setattr(fingerprint, "_MOST_REMOTE_BYTES", 0)

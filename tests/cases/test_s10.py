@@ -168,6 +168,7 @@ while code:
 
 @pytest.mark.parametrize("exists", [True, False])
 @pytest.mark.parametrize("first", [1, 2])
+@pytest.mark.slow
 def test_a_process_that_is_killed_at_any_step_leaves_the_old_or_the_new_one(
     tmp_path: Path, exists: bool, first: int
 ) -> None:

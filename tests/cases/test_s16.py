@@ -101,6 +101,7 @@ def test_an_array_outlives_its_pool() -> None:
     assert (array == 2.0).all()
 
 
+@pytest.mark.slow
 def test_arrays_that_the_collector_ends_inside_the_pool_do_no_harm() -> None:
     """The collector can run while the pool is locked: giving back must not wait for that lock."""
     memory, done = BufferPool(), threading.Event()

@@ -125,6 +125,7 @@ def held_by_workers(client: Client) -> list[tuple[int, int]]:
     return held
 
 
+@pytest.mark.slow
 def test_a_pass_sends_no_parameters_through_the_scheduler(client: Client, store: str, strict: None) -> None:
     fit_distributed(store, client=client, **{**OPTIONS, "max_iter": 0})  # whatever is imported on first use
     watch_scheduler(client)
@@ -149,6 +150,7 @@ def test_workers_let_go_of_finished_runs(client: Client, store: str, strict: Non
     assert held_by_workers(client) == [(0, 0), (0, 0)]
 
 
+@pytest.mark.slow
 def test_a_given_start_does_not_go_through_the_graph(client: Client, store: str, strict: None) -> None:
     start = make_start(make_mixture(C, D, H, dtype="float32"), N, 3, 15)
     options = {**OPTIONS, "max_iter": 1}

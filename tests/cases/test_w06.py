@@ -23,6 +23,7 @@ def known() -> bytes:
     return parameters(fit_local(ROWS, threads=1, **OPTIONS).model)
 
 
+@pytest.mark.slow
 def test_one_process_of_four_threads(known: bytes) -> None:
     with (
         local_cluster(1, 4, env={"NUMBA_THREADING_LAYER": "workqueue"}) as cluster,

@@ -69,6 +69,7 @@ def test_workers_that_start_together(tmp_path: Path) -> None:
     assert parameters(warm.model) == parameters(cold.model)
 
 
+@pytest.mark.slow
 def test_a_cache_folder_that_cannot_be_made(tmp_path: Path) -> None:
     # A path below a file: permission bits would not stop a superuser.
     (tmp_path / "file").touch()
@@ -84,6 +85,7 @@ print(len(fit_local(rows, n_components=3, n_factors=3, max_iter=2, max_warmup_it
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.slow
 def test_no_folder_at_all_can_be_written(tmp_path: Path) -> None:
     # As in a container with a read-only installation and without a home: kernels are compiled, and kept nowhere.
     shutil.copytree(ROOT / "vmfa_dask", tmp_path / "vmfa_dask", ignore=shutil.ignore_patterns("__pycache__"))

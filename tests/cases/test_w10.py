@@ -40,6 +40,7 @@ def on_disk(options: str, case: str, folder: Path, store: str) -> dict[str, Any]
     return found
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_ends_the_run_and_keeps_its_last_state(tmp_path: Path, store: str) -> None:
     found = on_disk("size=4m", "fills", tmp_path / "disk", store)
     assert found["errno"] == "ENOSPC"
@@ -51,6 +52,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_keeps_its_last_state(tmp_path: Pa
     assert found["same"]
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_too_small_is_found_before_the_first_pass(tmp_path: Path, store: str) -> None:
     found = on_disk("size=200k", "too small", tmp_path / "disk", store)
     assert (found["passes"], found["errno"]) == ([], "ENOSPC")
@@ -58,6 +60,7 @@ def test_a_disk_that_is_too_small_is_found_before_the_first_pass(tmp_path: Path,
     assert found["run"] in found["message"]
 
 
+@pytest.mark.slow
 def test_a_read_only_folder_is_found_before_the_first_pass(tmp_path: Path, store: str) -> None:
     found = on_disk("ro", "read-only", tmp_path / "disk", store)
     assert (found["passes"], found["errno"]) == ([], "EROFS")

@@ -25,6 +25,7 @@ def address() -> str:
     return f"tcp://127.0.0.1:{free_port()}"
 
 
+@pytest.mark.slow
 def test_a_relative_path_leads_workers_of_another_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
@@ -36,6 +37,7 @@ def test_a_relative_path_leads_workers_of_another_folder(
 
 
 @pytest.mark.parametrize("there", ["nothing", "other rows"])
+@pytest.mark.slow
 def test_a_worker_that_does_not_see_the_store_is_named(tmp_path: Path, address: str, there: str) -> None:
     if not mounts_are_possible():
         pytest.skip("needs a system that lets users mount: unshare --map-root-user --mount")

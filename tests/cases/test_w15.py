@@ -39,6 +39,7 @@ def known(stores: dict[int, str]) -> Fit:
 
 
 @pytest.mark.parametrize(("n_workers", "threads"), [(1, 4), (4, 1), (4, 2)])
+@pytest.mark.slow
 def test_layouts_of_workers_give_the_same_bytes(
     stores: dict[int, str], known: Fit, n_workers: int, threads: int
 ) -> None:
@@ -47,6 +48,7 @@ def test_layouts_of_workers_give_the_same_bytes(
             assert parameters(fit_distributed(stores[1000], client=client, **OPTIONS).model) == parameters(known.model)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_bytes(stores: dict[int, str], known: Fit, processes: Client) -> None:
     for _ in range(2):
         assert parameters(fit_distributed(stores[1000], client=processes, **OPTIONS).model) == parameters(known.model)
@@ -63,6 +65,7 @@ def test_another_seed_gives_another_result(stores: dict[int, str], known: Fit, i
     assert not np.allclose(fit.model.means, known.model.means[: fit.model.n_components], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_global_generators_are_untouched(stores: dict[int, str], in_process: Client) -> None:
     numbers = np.random.get_state()[1].tolist()  # noqa: NPY002 (the global state is what is checked)
     fit_distributed(stores[1000], client=in_process, **OPTIONS)

@@ -86,6 +86,7 @@ def assert_unchanged(before: dict[str, list[Any]], after: dict[str, list[Any]]) 
         assert [level, handlers, *rest] == [logging.NOTSET, [], [], True, False], name
 
 
+@pytest.mark.slow
 def test_a_service_that_logs_everything(tmp_path: Path) -> None:
     done = run_python("-c", SERVICE, str(tmp_path / "found.json"))
     before, after, lengths = json.loads((tmp_path / "found.json").read_text())
@@ -99,6 +100,7 @@ def test_a_service_that_logs_everything(tmp_path: Path) -> None:
     assert done.stderr == ""  # nothing went past the service's handler
 
 
+@pytest.mark.slow
 def test_workers_keep_their_logging() -> None:
     rows = draw(make_mixture(4, 8, 3), 300, dtype="float32")
     with (

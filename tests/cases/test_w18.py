@@ -81,6 +81,7 @@ def assert_same(model: MixtureModel, fitted: Fitted) -> None:
     np.testing.assert_array_equal(model.predict(ROWS), fitted.labels)
 
 
+@pytest.mark.slow
 def test_the_model_outlives_the_cluster(fitted: Fitted) -> None:
     assert_same(fitted.fit.model, fitted)
     assert fitted.fit.model.score(ROWS) == pytest.approx(fitted.scores.mean(), rel=1e-12)
@@ -111,6 +112,7 @@ def test_saving(fitted: Fitted, tmp_path: Path) -> None:
     assert_same(MixtureModel.load(tmp_path / "model.zarr"), fitted)
 
 
+@pytest.mark.slow
 def test_a_process_without_dask(fitted: Fitted, tmp_path: Path) -> None:
     names = ("rows.npy", "model.zarr", "model.pickle", "found.npz")
     rows, saved, pickled, found = (str(tmp_path / name) for name in names)

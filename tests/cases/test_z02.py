@@ -59,6 +59,7 @@ def half(chunk: Path) -> None:
 
 @pytest.mark.parametrize("damage", [half, Path.unlink])
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.slow
 def test_a_chunk_that_breaks_during_a_run_stops_it_and_is_named(
     tmp_path: Path, processes: Client, layout: str, damage: Any
 ) -> None:

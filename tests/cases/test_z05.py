@@ -38,6 +38,7 @@ def e_steps(client: Client) -> int:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.slow
 def test_each_stored_byte_is_read_once_per_pass_by_few_tasks(
     tmp_path: Path, processes: Client, data: NDArray[Any], expected: bytes, layout: str
 ) -> None:

@@ -43,6 +43,7 @@ def test_every_executor_gives_the_same_bytes(store: str, n_groups: int, in_proce
     assert not same(other, serial)
 
 
+@pytest.mark.slow
 def test_one_process_gives_the_same_bytes(store: str) -> None:
     with (
         local_cluster(1, 2) as cluster,

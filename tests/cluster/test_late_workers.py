@@ -118,6 +118,7 @@ def add_worker(cluster: LocalCluster, **environment: str) -> None:
     cluster.sync(cluster._correct_state)
 
 
+@pytest.mark.slow
 def test_a_real_mixture_of_widths_is_refused_before_and_during_a_run(store: str) -> None:
     if this_processor().vector_bits == 128:
         pytest.skip("needs a processor with vectors of more than 128 bits")
@@ -194,6 +195,7 @@ def test_other_rows_on_a_late_worker_are_refused(own: Client, store: str) -> Non
 
 
 @pytest.mark.parametrize("moment", ["between passes", "within a pass"])
+@pytest.mark.slow
 def test_another_version_during_a_run_ends_it_with_its_worker(
     own: Client, store: str, tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +234,7 @@ def change_version(version: str) -> None:
     worker_context._made_by_tasks.clear()
 
 
+@pytest.mark.slow
 def test_a_real_worker_of_another_version_ends_a_run_with_a_table(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

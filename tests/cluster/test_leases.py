@@ -83,6 +83,7 @@ def test_killed_drivers_leave_no_memory_in_workers(tmp_path: Path) -> None:
         wait_until(lambda: client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_keeps_its_context() -> None:
     rows = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
     held = []

@@ -225,6 +225,7 @@ def test_figures_follow_the_run() -> None:
     assert list(page.views[0][1].held_out.data["validation"]) == [-3.0]
 
 
+@pytest.mark.slow
 def test_the_page_follows_the_newest_run_until_others_are_chosen() -> None:
     collector = collected(2)
     page = Page(collector)
@@ -333,6 +334,7 @@ def test_a_fit_that_failed_says_so(in_process: Client) -> None:
     assert "no paper" in history.reason
 
 
+@pytest.mark.slow
 def test_the_page_is_served_and_linked(in_process: Client) -> None:
     install_page(in_process)
     fit_distributed(ROWS, client=in_process, **OPTIONS)
@@ -424,6 +426,7 @@ def test_the_page_is_a_preload_of_schedulers() -> None:
             assert fetch(at(client, "status")).count('href="vmfa"') == 1
 
 
+@pytest.mark.slow
 def test_scores_of_held_out_rows_are_on_the_page(in_process: Client) -> None:
     fit = fit_distributed(ROWS, client=in_process, validation=0.25, **OPTIONS)
     (_, view), *_ = Page(collector_of(in_process)).views

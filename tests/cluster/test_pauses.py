@@ -33,6 +33,7 @@ def set_paused(client: Client, paused: bool) -> None:
 
 
 @pytest.mark.parametrize("processes", [False, True])
+@pytest.mark.slow
 def test_a_fit_on_paused_workers_says_so_and_goes_on_when_they_do(
     processes: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

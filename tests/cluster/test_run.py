@@ -41,6 +41,7 @@ def no_tasks_remain(client: Client) -> bool:
 
 
 @pytest.mark.parametrize("cluster", ["in_process", "processes"])
+@pytest.mark.slow
 def test_tasks_are_named_for_what_they_do(cluster: str, request: pytest.FixtureRequest) -> None:
     client: Client = request.getfixturevalue(cluster)
     fit_distributed(ROWS, client=client, **OPTIONS)
@@ -191,6 +192,7 @@ def test_dask_knows_the_size_of_what_travels() -> None:
     assert sizeof(PartialResult({0: part}, RowTally(1, 1, 0.0))) >= moments.moments.nbytes
 
 
+@pytest.mark.slow
 def test_a_worker_keeps_few_contexts_and_a_driver_its_own() -> None:
     names = [f"run-{k}" for k in range(contexts._MOST_CONTEXTS + 3)]
     contexts.register(contexts.RunReference("driver", None, None, None, None, None, "refuse", 0, None), object())  # type: ignore[arg-type]

@@ -45,6 +45,7 @@ def test_results_are_printed_and_progress_goes_to_the_error_stream(
     assert main(["fit", store, *SIZES, "--output", output, "--max-iter", "2", "--overwrite", "-q"]) == 0
 
 
+@pytest.mark.slow
 def test_held_out_rows_are_a_share_or_a_store(
     store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +188,7 @@ def test_status_and_resume_need_a_run(store: str, capsys: pytest.CaptureFixture[
         assert "holds no run" in error_of([command, store], capsys, 2)
 
 
+@pytest.mark.slow
 def test_a_fit_on_a_scheduler_and_a_detached_one_give_the_same_model(
     store: str, model: str, processes: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -199,6 +201,7 @@ def test_a_fit_on_a_scheduler_and_a_detached_one_give_the_same_model(
     attach(run, processes).forget()  # the cluster is that of other tests too
 
 
+@pytest.mark.slow
 def test_runs_and_models_may_be_in_an_object_store(
     store: str, model: str, bucket: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

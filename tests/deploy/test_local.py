@@ -148,6 +148,7 @@ def test_a_cluster_starts_as_described_and_ends_without_a_trace(number: signal.S
     assert wait_for(lambda: not any(is_alive(pid) for pid in pids))
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_an_error_and_leaves_nothing() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

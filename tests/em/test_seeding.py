@@ -209,6 +209,7 @@ def clusters(data: np.ndarray, **numbers: Any) -> tuple[RunContext, np.ndarray]:
     return context, np.concatenate(kept)
 
 
+@pytest.mark.slow
 def test_kmeans_fa_is_what_scikit_learn_finds() -> None:
     """Lloyd's algorithm from the same seeds, and the maximum-likelihood factor analyzer of each cluster."""
     data = draw(make_mixture(6, 8, 2), 1500, dtype="float64")

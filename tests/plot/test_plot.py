@@ -136,6 +136,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         plot.components(MODEL, data_range=(1, 0))
 
 
+@pytest.mark.slow
 def test_drawing_uses_no_pyplot_and_asks_for_its_extra() -> None:
     code = (
         "import sys, numpy as np; from vmfa_dask import plot;"

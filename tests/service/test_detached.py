@@ -49,6 +49,7 @@ def start(store: str, run: Path, client: Client, **options: Any) -> DetachedRun:
     )
 
 
+@pytest.mark.slow
 def test_the_client_leaves_and_another_one_gets_the_model(
     process_cluster: LocalCluster, store: str, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ def test_signals_name_the_folder_and_the_pass(tmp_path: Path, name: str, kept: b
     assert len([line for line in lines if words in line]) == 1, lines
 
 
+@pytest.mark.slow
 def test_an_interrupted_fit_leaves_its_workers_alive(tmp_path: Path) -> None:
     """One that ignores Ctrl-C for the time of a fit answers to it afterwards as before."""
     program = """

@@ -40,6 +40,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return target
 
 
+@pytest.mark.slow
 def test_archives_become_a_model(store: str, processes: Client, tmp_path: Path) -> None:
     rows = zarr.open_array(store, mode="r")
     assert (rows.shape[1:], rows.dtype) == ((12, 12, 3), np.uint8)

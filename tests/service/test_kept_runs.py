@@ -166,6 +166,7 @@ fit_local(sys.argv[1], n_components=6, n_factors=3, n_groups=3, max_warmup_iter=
 """
 
 
+@pytest.mark.slow
 def test_a_killed_driver_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     store, run = write_store(tmp_path / "rows.zarr", ROWS, 100), str(tmp_path / "run")
     driver = subprocess.Popen([sys.executable, "-c", _DRIVER, store, run], stdout=subprocess.PIPE, text=True)
@@ -182,6 +183,7 @@ def test_a_killed_driver_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     assert parameters(again.model) == parameters(fit_local(store, **OPTIONS, max_iter=done + 3).model)
 
 
+@pytest.mark.slow
 def test_killed_workers_change_nothing(tmp_path: Path) -> None:
     store = write_store(tmp_path / "rows.zarr", ROWS, 100)
     killed = []

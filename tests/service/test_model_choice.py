@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from distributed import Client
 
 from tests.samples import make_mixture, write_store
 from vmfa_dask import MixtureModel, fit_local, held_out_curve
 
 
+@pytest.mark.slow
 def test_records_are_those_of_single_fits(tmp_path: Path) -> None:
     truth = MixtureModel.of(make_mixture(3, 6, 1, dtype="float32"))
     train, test = (truth.sample(1500, random_state=seed)[0].astype(np.float32) for seed in (0, 1))

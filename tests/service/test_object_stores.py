@@ -43,6 +43,7 @@ def straight() -> bytes:
     return parameters(fit_local(ROWS, **OPTIONS).model)
 
 
+@pytest.mark.slow
 def test_a_run_in_an_object_store_goes_on_to_the_same_bytes(bucket: str, straight: bytes) -> None:
     run = f"{bucket}/runs/one/"
     with pytest.raises(Interrupted):
@@ -167,6 +168,7 @@ def test_urls_of_other_services_are_refused() -> None:
         fit_local(ROWS, **OPTIONS, run="ftp://host/run")
 
 
+@pytest.mark.slow
 def test_xarray_opens_what_a_run_keeps(tmp_path: Path, bucket: str) -> None:
     for run in (str(tmp_path / "run"), f"{bucket}/run"):
         fit = fit_local(ROWS, **OPTIONS, run=run)

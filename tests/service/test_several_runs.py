@@ -51,6 +51,7 @@ def test_runs_at_the_same_time(place: str, store: str, tmp_path: Path, request: 
     assert sorted(by_run.values()) == sorted([r.free_energy for r in records] for _, records in fits)
 
 
+@pytest.mark.slow
 def test_detached_runs_beside_one_that_is_not(processes: Client, store: str, tmp_path: Path) -> None:
     """Two drivers on a cluster of two threads: they give their places back to the tasks of all."""
     runs = [str(tmp_path / f"run-{seed}") for seed in (0, 1)]

@@ -38,6 +38,7 @@ def curve(fit: Fit) -> list[float]:
     return [record.validation for record in fit.history if record.validation is not None]
 
 
+@pytest.mark.slow
 def test_a_model_that_fits_too_much_is_found_out() -> None:
     rows = load_digits().data.astype(np.float32)
     held_out = HeldOutRows(len(rows), int(0.3 * len(rows)), 0)
@@ -104,6 +105,7 @@ def test_no_more_is_held_out_than_memory_takes() -> None:
     assert HeldOutRows.share_of(Many(), 0.1, 0).n_held * 1024 == MOST_BYTES
 
 
+@pytest.mark.slow
 def test_workers_and_chunks_do_not_affect_the_draw(processes: Client, in_process: Client, tmp_path: Path) -> None:
     options: dict[str, Any] = {**TOO_MUCH, "validation": 0.3, "patience": 2, "max_iter": 12}
     zarr.create_array(str(tmp_path / "rows.zarr"), data=FEW, chunks=(32, 8))

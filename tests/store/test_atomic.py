@@ -31,6 +31,7 @@ def child(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("swaps", ["1", "0"], ids=["exchange", "two renames"])
+@pytest.mark.slow
 def test_killed_savers_leave_the_old_or_the_new(tmp_path: Path, swaps: str) -> None:
     assert child("-m tests.store.killed_savers", str(ROUNDS), swaps, str(tmp_path)).wait(100) == 0
     (tmp_path / "m").rename(tmp_path.parent / f"{tmp_path.name}-m")
@@ -89,6 +90,7 @@ def saved_at_once(n: int, saves: int, overwrite: bool, swaps: bool, path: str) -
 
 
 @pytest.mark.parametrize("swaps", [True, False], ids=["exchange", "two renames"])
+@pytest.mark.slow
 def test_processes_that_save_at_once_leave_one_whole_model(tmp_path: Path, swaps: bool) -> None:
     path = str(tmp_path / "m")
     save_mixture(MODEL, path)
@@ -97,6 +99,7 @@ def test_processes_that_save_at_once_leave_one_whole_model(tmp_path: Path, swaps
     assert os.listdir(tmp_path) == ["m"]
 
 
+@pytest.mark.slow
 def test_of_processes_that_save_without_overwrite_one_is_the_first(tmp_path: Path) -> None:
     path = str(tmp_path / "m")
     assert saved_at_once(4, 1, False, True, path) == ["0", "7", "7", "7"]
