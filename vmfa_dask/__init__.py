@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from vmfa_dask.service.fit import fit_distributed, fit_local
     from vmfa_dask.service.inference import infer
     from vmfa_dask.service.model_choice import HeldOutRecord, held_out_curve
+    from vmfa_dask.service.run_plan import RunPlan, plan_run
     from vmfa_dask.service.training import Fit
     from vmfa_dask.values import Mixture, NeighborGraph
 
@@ -48,6 +49,7 @@ __all__ = [
     "MixtureModel",
     "MixtureOfFactorAnalyzers",
     "NeighborGraph",
+    "RunPlan",
     "RunStopped",
     "SchedulerLost",
     "Settings",
@@ -59,6 +61,7 @@ __all__ = [
     "fit_local",
     "held_out_curve",
     "infer",
+    "plan_run",
 ]
 
 # Names are loaded on first use: `vmfa_dask.em` must import where Dask and Zarr are absent.
@@ -73,6 +76,8 @@ _HOMES = {
     "HeldOutRecord": "service.model_choice",
     "held_out_curve": "service.model_choice",
     "infer": "service.inference",
+    "RunPlan": "service.run_plan",
+    "plan_run": "service.run_plan",
     "MixtureModel": "apply.model",
     "SparseProbabilities": "apply.posteriors",
     "MixtureOfFactorAnalyzers": "service.estimator",

@@ -139,6 +139,8 @@ def test_plan_projects_memory_from_a_store_or_from_numbers(store: str, capsys: p
     text = capsys.readouterr().out
     assert "it does not fit: a worker would need" in text
     assert "would fit" in text
+    assert main(["plan", store, "--n-components", "3", "--time", "--machines", "2", "-q"]) == 0
+    assert "on 2 machine(s) with 1 process(es)" in capsys.readouterr().out
     for words in ([store, "--rows", "3"], ["--rows", "3"], []):
         line = error_of(["plan", *words, "--n-components", "3"], capsys, 2)
         assert line == "error: expected either DATA, or --rows and --features"

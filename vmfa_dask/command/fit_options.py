@@ -6,7 +6,6 @@ May import: command, run, apply, service, click.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -20,6 +19,7 @@ from vmfa_dask.service.call import Call, checked_call
 from vmfa_dask.service.fit import fit_distributed
 from vmfa_dask.service.inputs import PRESETS
 from vmfa_dask.service.keywords import DEFAULTS, ClusterKeywords, SettingsKeywords
+from vmfa_dask.service.run_plan import rows_of_size as sized
 
 DOCS: Mapping[str, str] = parameter_docs(Settings.__doc__, fit_distributed.__doc__)
 """Descriptions of the keywords of a fit, by name."""
@@ -133,7 +133,4 @@ def rows_of_size(n_rows: int, n_features: int, dtype: str, chunk_rows: int | Non
         kind = np.dtype(dtype)
     except TypeError as error:
         raise click.UsageError(f"--dtype {dtype}: expected an integer or float dtype such as uint8") from error
-    chunk = min(n_rows, chunk_rows or max(1, 2**21 // (n_features * kind.itemsize)))
-    return SimpleNamespace(
-        n_rows=n_rows, feature_shape=(n_features,), dtype=kind, chunk_rows=chunk, decoded_rows=chunk, reads_parts=False
-    )
+    return sized(n_rows, n_features, kind, chunk_rows)

@@ -15,10 +15,12 @@ from vmfa_dask.command.configuration import config_option
 from vmfa_dask.command.fit_options import DOCS, checked, given, rows_of_size, settings_options
 from vmfa_dask.command.keywords import keyword_options
 from vmfa_dask.command.options import EXISTING, QUANTITY, command, option, with_options
-from vmfa_dask.command.projection import projection_lines
+from vmfa_dask.command.projection import duration_lines, projection_lines
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.service.inputs import settings_of_fit
 from vmfa_dask.service.keywords import DEFAULTS, SettingsKeywords
+from vmfa_dask.service.rates import measure_rates
+from vmfa_dask.service.run_plan import PASSES, layout_of, planned, sample_of
 from vmfa_dask.service.sources import opened_rows
 from vmfa_dask.tables import row_dtype
 
@@ -35,6 +37,10 @@ _COMPILED = ("n_factors", "covariance_type", "noise", "search", "search_every", 
 @option("--array", metavar="NAME", help=DOCS["array"])
 @option("--n-groups", type=click.IntRange(min=1), metavar="N", help=DOCS["n_groups"])
 @option("--memory-limit", type=QUANTITY, metavar="SIZE", help="Memory of a worker [default: that of this machine].")
+@option("--time", is_flag=True, help="Estimate the seconds of a pass too, from short fits on this machine.")
+@option("--machines", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Equal ones.")
+@option("--processes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="On each machine.")
+@option("--threads", type=click.IntRange(min=1), metavar="N", help="With --time: threads of a process.")
 @with_options([config_option(), *settings_options()])
 def plan(
     data: str | None,
@@ -43,9 +49,16 @@ def plan(
     dtype: str,
     chunk_rows: int | None,
     memory_limit: int | str | None,
+    time: bool,
+    machines: int,
+    processes: int,
+    threads: int | None,
     **keywords: Any,
 ) -> None:
-    """Project the memory that a fit takes in each worker, for the rows of DATA or for --rows and --features."""
+    """Project the memory that a fit takes in each worker, for the rows of DATA or for --rows and --features.
+
+    With --time also the seconds of a pass, on such machines as this one.
+    """
     if (data is None) != (rows is not None and features is not None) or (data is not None and (rows or features)):
         raise click.UsageError("expected either DATA, or --rows and --features")
     limit = Cluster(memory_limit=memory_limit).worker_memory()
@@ -59,6 +72,11 @@ def plan(
             source = rows_of_size(rows, features, dtype, chunk_rows)
         settings = settings_of_fit(call.asked, None, source)
         click.echo("\n".join(projection_lines(source, settings, call.options.n_groups, limit)))
+        if time:
+            layout = layout_of(machines, processes, threads)
+            rates = measure_rates(source, settings, sample_of(source) if data is not None else None)
+            estimate = planned(source, settings, layout, rates, PASSES, call.options.n_groups)
+            click.echo("\n".join(duration_lines(estimate)))
 
 
 @command("warm-up")

@@ -8,6 +8,7 @@ from vmfa_dask.run.plan import make_plan
 from vmfa_dask.run.projection import kept_bytes, projected_bytes
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
+from vmfa_dask.service.run_plan import RunPlan
 
 _HELD = {
     "rows": "row blocks",
@@ -56,4 +57,27 @@ def projection_lines(rows: RowSource, settings: Settings, n_groups: int | None, 
     return [
         *lines,
         f"it fits a worker of {limit / 2**20:,.0f} MiB, which has {room / 2**20:,.0f} MiB left for a cache of rows",
+    ]
+
+
+def duration_lines(plan: RunPlan) -> list[str]:
+    """Say how long a pass takes.
+
+    Parameters
+    ----------
+    plan : RunPlan
+        With measured rates.
+
+    Returns
+    -------
+    list of str
+        Seconds of a pass and of its phases, and of all passes that were assumed.
+    """
+    layout = plan.layout
+    phases = sorted(plan.seconds.items(), key=lambda item: -item[1])
+    return [
+        f"on {layout.machines} machine(s) with {layout.processes} process(es) of {layout.threads} thread(s), in "
+        f"{plan.n_groups} groups, a pass takes about {plan.seconds_per_pass:.3g} s, most of it for {plan.limited_by}:",
+        *(f"  {name:28s} {seconds:10.3f} s" for name, seconds in phases),
+        f"{plan.passes} passes take about {plan.total_seconds:.3g} s",
     ]
