@@ -19,7 +19,7 @@ from vmfa_dask.service.call import Call, checked_call
 from vmfa_dask.service.fit import fit_distributed
 from vmfa_dask.service.inputs import PRESETS
 from vmfa_dask.service.keywords import DEFAULTS, ClusterKeywords, SettingsKeywords
-from vmfa_dask.service.run_plan import rows_of_size as sized
+from vmfa_dask.service.planned_rows import rows_of_size as sized
 
 DOCS: Mapping[str, str] = parameter_docs(Settings.__doc__, fit_distributed.__doc__)
 """Descriptions of the keywords of a fit, by name."""

@@ -19,8 +19,9 @@ from vmfa_dask.command.projection import duration_lines, projection_lines
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.service.inputs import settings_of_fit
 from vmfa_dask.service.keywords import DEFAULTS, SettingsKeywords
+from vmfa_dask.service.planned_rows import sample_of
 from vmfa_dask.service.rates import measure_rates
-from vmfa_dask.service.run_plan import PASSES, layout_of, planned, sample_of
+from vmfa_dask.service.run_plan import PASSES, layout_of, planned
 from vmfa_dask.service.sources import opened_rows
 from vmfa_dask.tables import row_dtype
 

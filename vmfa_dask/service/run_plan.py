@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vmfa_dask.run.costs import Layout, Rates, bytes_of_pass, seconds_of_pass
 from vmfa_dask.run.plan import make_plan
@@ -18,14 +16,12 @@ from vmfa_dask.run.settings import Settings
 from vmfa_dask.runtime.threads import available_cores
 from vmfa_dask.service.inputs import asked_settings, settings_of_fit
 from vmfa_dask.service.keywords import SettingsKeywords
+from vmfa_dask.service.planned_rows import as_many, check_counts, rows_of_size, sample_of
 from vmfa_dask.service.rates import measure_rates
 from vmfa_dask.service.sources import opened_rows
 
 PASSES = 20
 """Passes that a plan assumes: how many a run needs depends on the data."""
-_CHUNK_BYTES = 2**21
-# Rows of the data that rates are measured with, at most.
-_SAMPLE_BYTES, _SAMPLE_PARTS = 2**27, 16
 _GIB = 2**30
 
 
@@ -170,7 +166,7 @@ def plan_run(
     >>> plan.seconds_per_pass > 0
     True
     """
-    _check_counts(machines=machines, processes=processes, passes=passes, threads=threads)
+    check_counts(machines=machines, processes=processes, passes=passes, threads=threads)
     if data is None and (n_rows is None or n_features is None):
         raise ValueError("plan_run: expected data, or n_rows and n_features")
     asked = asked_settings(preset, {"n_components": n_components, **settings})
@@ -181,7 +177,7 @@ def plan_run(
             rows, sample = rows_of_size(n_rows, n_features, np.dtype(dtype)), None
         else:
             source = stack.enter_context(opened_rows(data))
-            rows, sample = _as_many(source, n_rows), sample_of(source)
+            rows, sample = as_many(source, n_rows), sample_of(source)
         chosen = settings_of_fit(asked, None, rows)
         measured = rates if rates is not None else measure_rates(rows, chosen, sample)
     return planned(rows, chosen, layout_of(machines, processes, threads), measured, passes, n_groups)
@@ -240,66 +236,3 @@ def planned(
         passes=passes,
         rates=rates,
     )
-
-
-def _check_counts(**counts: int | None) -> None:
-    for name, count in counts.items():
-        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
-            raise ValueError(f"{name}={count!r}: expected a positive whole number")
-
-
-def rows_of_size(n_rows: int, n_features: int, dtype: np.dtype[Any], chunk_rows: int | None = None) -> Any:
-    """What a plan needs to know of rows that do not exist yet.
-
-    Parameters
-    ----------
-    n_rows, n_features : int
-        N and D.
-    dtype : numpy.dtype
-        Of the store.
-    chunk_rows : int, optional
-        Rows of a chunk; by default about 2 MiB, as `prepare` makes them.
-
-    Returns
-    -------
-    RowSource
-        Without rows to read.
-
-    Raises
-    ------
-    ValueError
-        When a number is not positive.
-    """
-    _check_counts(n_rows=n_rows, n_features=n_features)
-    chunk = min(n_rows, chunk_rows or max(1, _CHUNK_BYTES // (n_features * dtype.itemsize)))
-    return SimpleNamespace(
-        n_rows=n_rows, feature_shape=(n_features,), dtype=dtype, chunk_rows=chunk, decoded_rows=chunk, reads_parts=False
-    )
-
-
-def _as_many(source: RowSource, n_rows: int | None) -> Any:
-    """The rows of a source, or another number of such rows."""
-    names = ("feature_shape", "dtype", "chunk_rows", "decoded_rows", "reads_parts")
-    known = {name: getattr(source, name) for name in names}
-    return SimpleNamespace(n_rows=n_rows or source.n_rows, **known)
-
-
-def sample_of(source: RowSource) -> NDArray[Any]:
-    """Rows from parts all over a source, to measure rates with.
-
-    Parameters
-    ----------
-    source : RowSource
-        The rows.
-
-    Returns
-    -------
-    (n, D) array
-        Up to 128 MiB, in random order.
-    """
-    d = n_features_of(source)
-    n_rows = min(source.n_rows, max(1, _SAMPLE_BYTES // (d * source.dtype.itemsize)))
-    length = -(-n_rows // _SAMPLE_PARTS)
-    starts = np.unique(np.linspace(0, source.n_rows - length, _SAMPLE_PARTS).astype(np.int64))
-    sample = np.concatenate([source.read(int(start), int(start) + length) for start in starts])
-    return sample[np.random.default_rng(0).permutation(len(sample))]
