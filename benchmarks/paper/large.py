@@ -22,13 +22,11 @@ from benchmarks.scale import rows
 from vmfa_dask import fit_local
 
 _SETTINGS = {"n_factors": 5, "init_params": "uniform", "warmup_tol": 1e-3, "tol": 1e-4, "standardize": False}
-# Of the rows; the last ones are held out.
 _HELD_OUT = 10_000
 
 
-def _fit(path: str, kind: str, n_components: int) -> dict[str, Any]:
-    stored = zarr.open_array(path, mode="r")
-    train, test = stored[:-_HELD_OUT], stored[-_HELD_OUT:]
+def _fit(path: str, test: np.ndarray, kind: str, n_components: int) -> dict[str, Any]:
+    train = zarr.open_array(path, mode="r")[:]
     begin = time.perf_counter()
     fit = fit_local(train, n_components=n_components, **_SETTINGS)
     seconds = time.perf_counter() - begin
@@ -91,9 +89,10 @@ def main(arguments: list[str] | None = None) -> None:
         for kind, n_rows, sizes in (
             ("patches", options.patches, options.components), ("images", options.copies, options.of_images)
         ):  # fmt: skip
+            path = rows.make(kind, n_rows, folder, options.images)
+            test = rows.held_out(kind, _HELD_OUT, options.images)
             for n_components in sizes:
-                path = rows.make(kind, n_rows + _HELD_OUT if kind == "patches" else n_rows, folder, options.images)
-                table.append(_fit(path, kind, n_components))
+                table.append(_fit(path, test, kind, n_components))
                 print(table[-1], flush=True)
                 with (output / "large.csv").open("w", newline="", encoding="utf-8") as file:
                     writer = csv.DictWriter(file, table[0], lineterminator="\n")

@@ -56,11 +56,33 @@ def make(kind: str, n_rows: int, folder: str, source: str | None) -> str:
     return path
 
 
-def _images(source: str | None) -> NDArray[np.uint8]:
+def held_out(kind: str, n_rows: int, source: str | None) -> NDArray[np.uint8]:
+    """Rows of images that `make` has not used.
+
+    Parameters
+    ----------
+    kind, source
+        As in `make`.
+    n_rows : int
+        How many, at most.
+
+    Returns
+    -------
+    (n, D) uint8 array
+    """
+    images = _images(source, test=True)
+    if kind == "patches":
+        return np.concatenate(list(_patches(images, n_rows)))
+    return images[:n_rows].reshape(min(n_rows, len(images)), -1)
+
+
+def _images(source: str | None, test: bool = False) -> NDArray[np.uint8]:
     if source is None:
-        return photograph_patches(5_000)
+        pictures = photograph_patches(6_000)
+        return pictures[5_000:] if test else pictures[:5_000]
     with tempfile.TemporaryDirectory() as folder:
-        images: NDArray[np.uint8] = zarr.open_array(prepare(folder, source).train, mode="r")[:]
+        stores = prepare(folder, source)
+        images: NDArray[np.uint8] = zarr.open_array(stores.test if test else stores.train, mode="r")[:]
     return images
 
 
