@@ -95,7 +95,7 @@ def connected(client: Any) -> Iterator[Connection]:
     """
     connection = connect(client)
     try:
-        with _thread_of_task_left():
+        with thread_of_task_left():
             yield connection
     finally:
         connection.end()
@@ -233,8 +233,13 @@ def _first_line(error: BaseException) -> str:
 
 
 @contextmanager
-def _thread_of_task_left() -> Iterator[None]:
-    """Let another task have the thread meanwhile, if this is a task that holds a thread of its worker."""
+def thread_of_task_left() -> Iterator[None]:
+    """Let another task have the thread for the enclosed lines, if this is a task that holds a thread of its worker.
+
+    Yields
+    ------
+    None
+    """
     if not _holds_a_thread():
         yield
         return

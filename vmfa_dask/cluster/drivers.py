@@ -1,17 +1,23 @@
 """Drivers that are tasks of the cluster, published under the path of their run so that any client finds them.
 
-When the worker of a driver dies, the scheduler starts the driver elsewhere. May import: distributed.
+When the worker of a driver dies, the scheduler starts the driver elsewhere. May import: cluster, distributed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-from distributed import Client, worker_client
+from distributed import Client, get_worker
+
+from vmfa_dask.cluster.clients import ConnectedClient, thread_of_task_left
 
 _PREFIX = "driver-"
+_driven: ContextVar[bool] = ContextVar("driven", default=False)
+_result_stays: ContextVar[bool] = ContextVar("result_stays", default=True)
 
 
 def is_driver(key: Any) -> bool:
@@ -28,6 +34,34 @@ def is_driver(key: Any) -> bool:
         By the form of the key.
     """
     return isinstance(key, str) and key.startswith(_PREFIX)
+
+
+def drives_here() -> bool:
+    """Whether the calling code is a driver that `start_driver` has sent to the cluster.
+
+    Returns
+    -------
+    bool
+    """
+    return _driven.get()
+
+
+@contextmanager
+def results_in_folders_alone() -> Iterator[None]:
+    """Let drivers that are started in the enclosed lines leave no result on the cluster.
+
+    Who holds a handle of such a driver when it ends gets its result all the same. A driver that fails stays known, with
+    its error.
+
+    Yields
+    ------
+    None
+    """
+    token = _result_stays.set(False)
+    try:
+        yield
+    finally:
+        _result_stays.reset(token)
 
 
 def _dataset_of(run: str) -> str:
@@ -65,7 +99,9 @@ def start_driver(client: Client, run: str, function: Callable[..., Any], data: s
         if last.status == "pending":
             raise RuntimeError(f"{run}: a driver is at work on this run; attach(run) finds it")
         client.unpublish_dataset(_dataset_of(run))
-    future = client.submit(_drive, function, data, options, key=f"{_PREFIX}{os.urandom(4).hex()}", pure=False)
+    leaves = None if _result_stays.get() else run
+    key = f"{_PREFIX}{os.urandom(4).hex()}"
+    future = client.submit(_drive, function, data, options, leaves, key=key, pure=False)
     client.publish_dataset(future, name=_dataset_of(run))
     return future
 
@@ -160,7 +196,25 @@ def drop_driver(client: Client, run: str, future: Any) -> None:
     future.release()
 
 
-def _drive(function: Callable[..., Any], data: str, options: dict[str, Any]) -> Any:
-    """The driver, in a thread that leaves its slot of the worker to other tasks."""
-    with worker_client() as client:
-        return function(data, client=client, **options)
+def _drive(function: Callable[..., Any], data: str, options: dict[str, Any], leaves: str | None) -> Any:
+    """The driver, in a thread that leaves its slot to other tasks; `leaves` is a run that leaves no result here."""
+    worker = get_worker()
+    # Not `worker_client`: Dask would make its client the current one of the process, and leave it open.
+    client = ConnectedClient(
+        worker.scheduler.address,
+        loop=worker.loop,
+        security=worker.security,
+        direct_to_workers=True,
+        set_as_default=False,
+        name="driver",
+    )
+    token = _driven.set(True)
+    try:
+        with client, thread_of_task_left():
+            result = function(data, client=client, **options)
+            last = find_driver(client, leaves) if leaves is not None else None
+            if leaves is not None and last is not None and last.key == worker.get_current_task():
+                client.unpublish_dataset(_dataset_of(leaves))
+            return result
+    finally:
+        _driven.reset(token)

@@ -80,7 +80,10 @@ def run_fit(values: Mapping[str, Any]) -> None:
     with cluster.client() as client:
         try:
             if detach:
-                fit_distributed(data, detach=True, client=client, **keywords)
+                from vmfa_dask.cluster.drivers import results_in_folders_alone
+
+                with results_in_folders_alone():  # 'resume' gets the model from there
+                    fit_distributed(data, detach=True, client=client, **keywords)
                 note.write(begun=True)
                 click.echo(f"the run is on the cluster; 'vmfa-dask status {keywords['run']} --follow' shows its passes")
                 return
