@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,9 +17,11 @@ from distributed import Client
 from tests.command.test_program import error_of
 from tests.programs import ROOT
 from tests.samples import images, parameters, write_store
+from tests.service.test_detached import wait_until
 from vmfa_dask import MixtureModel, attach, fit_local
 from vmfa_dask.command import main
 from vmfa_dask.command.configuration import as_toml
+from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.service.keywords import ClusterKeywords
 from vmfa_dask.store.run_inspection import driver_holds, read_call
@@ -183,6 +186,33 @@ def test_status_tells_whether_a_driver_holds_the_run(run: str, capsys: pytest.Ca
     assert driver_holds(run) is False
 
 
+def test_status_of_a_run_in_progress_says_where_it_is(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(tmp_path / "run")
+
+    def look(record: IterationRecord) -> None:
+        if len(seen) < record.iteration:
+            return
+        assert main(["status", run]) == 0
+        seen.append(capsys.readouterr().out)
+
+    seen: list[str] = []
+    fit_local(
+        store, n_components=3, n_factors=2, max_iter=4, max_warmup_iter=1, tol=0.0, run=run, checkpoint_share=1.0,
+        validation=0.2, validation_every=1, progress=look,
+    )  # fmt: skip
+    text = seen[2]
+    assert "phase:       training" in text
+    assert "next pass:   training: pass 3 of at most 4" in text
+    assert re.search(r"time left:   at most \d+ s, unless it converges earlier", text)
+    assert re.search(r"free energy: -\d", text)
+    assert re.search(r"held-out:    -\d", text)
+    assert "driver:      at work" in text
+    assert "time left" not in seen[-1]
+    assert "phase:       done" in seen[-1]
+
+
 def test_status_and_resume_need_a_run(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("status", "resume"):
         assert "holds no run" in error_of([command, store], capsys, 2)
@@ -198,7 +228,9 @@ def test_a_fit_on_a_scheduler_and_a_detached_one_give_the_same_model(
     assert main(["status", run, "--follow"]) == 0
     assert main(["resume", run, "--output", output, "-q"]) == 0
     assert parameters(MixtureModel.load(output)) == parameters(MixtureModel.load(model))
-    attach(run, processes).forget()  # the cluster is that of other tests too
+    wait_until(lambda: not processes.list_datasets())  # the folder has the result: the cluster need not keep it
+    with pytest.raises(KeyError, match="knows no driver of"):
+        attach(run, processes)
 
 
 @pytest.mark.slow

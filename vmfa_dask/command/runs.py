@@ -12,10 +12,20 @@ import click
 from vmfa_dask.cluster.quantities import seconds_as_text
 from vmfa_dask.command.options import EXISTING, NEW_PATH, cluster_options, command, option, with_options
 from vmfa_dask.run.records import IterationRecord
+from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.state import DONE, RunState
-from vmfa_dask.service.checkpoints import state_from
+from vmfa_dask.service.checkpoints import settings_from, state_from
+from vmfa_dask.service.progress_texts import RECENT, most_seconds_left, position, rounded
 from vmfa_dask.store.places import locate
-from vmfa_dask.store.run_inspection import driver_holds, read_call, read_sections, read_state, seconds_since_kept
+from vmfa_dask.store.run_inspection import (
+    driver_holds,
+    read_call,
+    read_limits,
+    read_sections,
+    read_settings,
+    read_state,
+    seconds_since_kept,
+)
 from vmfa_dask.store.run_layout import CALL
 
 _SECONDS = 1.0  # between two looks at a run that is followed
@@ -93,15 +103,30 @@ def _status_lines(path: str) -> list[str]:
     records: Sequence[IterationRecord] = state.records if state is not None else ()
     phase = "not begun" if state is None else state.phase
     facts = {"phase": phase, "passes": str(len(records))}
+    if state is not None and state.phase != DONE:
+        limits = read_limits(path)
+        settings = settings_from({**read_settings(path), **limits}) if limits else None
+        facts["next pass"] = position(state, settings)
+        if records and settings is not None and held is not False:
+            facts["time left"] = _time_left(state, settings, age)
     if records:
         facts["last pass"] = f"{records[-1].iteration} ({records[-1].phase})"
         facts["free energy"] = f"{records[-1].free_energy:.6g} nats per row"
+        held_out = [record.validation for record in records if record.validation is not None]
+        if held_out:
+            facts["held-out"] = f"{held_out[-1]:.6g} nats per row"
         facts["components"] = str(records[-1].n_alive)
     if age is not None:
         facts["last kept"] = f"{seconds_as_text(age)} ago"
     drivers = {True: "at work", False: "none", None: "unknown: there are no locks in this place"}
     facts["driver"] = drivers[held]
     return [path, *(f"  {name + ':':13s}{fact}" for name, fact in facts.items())]
+
+
+def _time_left(state: RunState, settings: Settings, age: float | None) -> str:
+    """Time until the end, if all passes are made; the run has gone on since it was kept."""
+    seconds = most_seconds_left(state, settings, [record.seconds for record in state.records[-RECENT:]])
+    return f"at most {rounded(max(0.0, seconds - (age or 0.0)))}, unless it converges earlier"
 
 
 def _follow(path: str) -> None:

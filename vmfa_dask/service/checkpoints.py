@@ -1,6 +1,6 @@
 """Keeping a run: the arrays of a state are written to the run's folder, then the file that names the state.
 
-May import: kernels, run, store.
+May import: kernels, run, store, service.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from vmfa_dask.kernels.processor import Processor
@@ -19,6 +19,7 @@ from vmfa_dask.run.start import Start, write_given_start
 from vmfa_dask.run.state import DONE, FINAL, RunState
 from vmfa_dask.run.storage import Arrays, Storage
 from vmfa_dask.run.versions import needed_by
+from vmfa_dask.service.same_run import EXTENSIBLE
 from vmfa_dask.store.places import place_at
 from vmfa_dask.store.run_files import STATE, KeptState, replace_processor
 from vmfa_dask.store.runs import RunFolder
@@ -196,7 +197,7 @@ class KeptRun:
         if state is None:
             return
         versions = self._copy(state, self._working, self._durable)
-        self._folder.write_state(state.as_dict(), versions)
+        self._folder.write_state(state.as_dict(), versions, **self._limits())
         self._latest, self.n_kept = None, len(state.records)
         self._durable.keep_only(state.needed())
         self._last = time.monotonic()
@@ -219,7 +220,11 @@ class KeptRun:
             units: Arrays | None = {} if self._settings.standardize else None  # the driver surveys the rows
             write_given_start(self._durable, self._settings, self._plan, start, units)
             state = RunState.first(self._settings, self._settings.n_components)
-            self._folder.write_state(state.as_dict(), self._copy(state, self._durable, None))
+            self._folder.write_state(state.as_dict(), self._copy(state, self._durable, None), **self._limits())
+
+    def _limits(self) -> dict[str, float]:
+        """For those who look at the run: `run.json` has no settings that a call may change."""
+        return {name: getattr(self._settings, name) for name in EXTENSIBLE}
 
     def _copy(
         self, state: RunState, source: Storage, target: Storage | None, expected: Mapping[str, str] | None = None
@@ -274,3 +279,19 @@ def state_from(path: str, values: dict[str, Any]) -> RunState:
         return RunState.from_dict(values)
     except ValueError as error:
         raise ValueError(f"{path}/{STATE}: damaged: {error}; restore the file from a copy") from error
+
+
+def settings_from(values: Mapping[str, Any]) -> Settings:
+    """Make settings of values that were stored or sent.
+
+    Parameters
+    ----------
+    values : mapping of str to object
+        By name; JSON and messages have lists for tuples. Settings that other versions had are left out.
+
+    Returns
+    -------
+    Settings
+    """
+    stored = {field.name: values[field.name] for field in fields(Settings) if field.name in values}
+    return Settings(**{name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()})

@@ -7,13 +7,18 @@ May import: run, store, cluster, service.
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from vmfa_dask.cluster.clients import Connection, connect
 from vmfa_dask.cluster.drivers import drop_driver, find_driver, is_at_work, result_of
+from vmfa_dask.run.observer import Observer
 from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.service.checkpoints import state_from
+from vmfa_dask.service.progress import observer_for, shows
 from vmfa_dask.service.training import Fit
+from vmfa_dask.service.watching import Watch
 from vmfa_dask.store.places import locate
 from vmfa_dask.store.run_inspection import read_state, request_stop
 
@@ -96,13 +101,43 @@ class DetachedRun:
         """
         request_stop(self.run)
 
-    def result(self, timeout: float | None = None) -> Fit:
+    def watch(self, timeout: float | None = None) -> Iterator[IterationRecord]:
+        """Wait for each pass of the run, until it ends in whatever way; `result` then says how.
+
+        Leaving the loop leaves the run alone.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds until the end of the run; by default it waits as long as it takes.
+
+        Yields
+        ------
+        IterationRecord
+            Of each pass as soon as it is complete, those that were made before first.
+
+        Raises
+        ------
+        TimeoutError
+            When the run has not ended by then; it continues.
+        ValueError
+            When the folder is damaged.
+        """
+        return self._followed(Observer(), timeout)
+
+    def _followed(self, observer: Observer, timeout: float | None) -> Iterator[IterationRecord]:
+        return Watch(self._connection.client, self.run, observer).follow(lambda: self.status != "pending", timeout)
+
+    def result(self, timeout: float | None = None, verbose: int | None = None) -> Fit:
         """Wait for the end of the run. The cluster forgets the result then; this object keeps it.
 
         Parameters
         ----------
         timeout : float, optional
             Seconds; by default it waits as long as it takes.
+        verbose : int, optional
+            What is shown meanwhile, as by `fit_distributed`: by default how the run goes, in the main thread of a
+            terminal or a Jupyter notebook; 0 is silent, and 1 prints a line per pass elsewhere.
 
         Returns
         -------
@@ -123,10 +158,23 @@ class DetachedRun:
         if self._fit is None:
             if self._forgotten:
                 raise RuntimeError(f"{self.run}: this run was forgotten; {_how_to_go_on(self.run)}")
-            fit: Fit = result_of(self._connection.client, self.future, timeout)
+            end = None if timeout is None else time.monotonic() + timeout
+            self._show(verbose, timeout)
+            left = None if end is None else max(0.0, end - time.monotonic())
+            fit: Fit = result_of(self._connection.client, self.future, left)
             self._fit = fit
             self._drop()
         return self._fit
+
+    def _show(self, verbose: int | None, timeout: float | None) -> None:
+        """Show the run until it has ended, where anything is to be shown."""
+        observer = observer_for(verbose, has_function=False)
+        if shows(observer) and self.status == "pending":
+            try:
+                for _ in self._followed(observer, timeout):
+                    pass
+            finally:
+                observer.close()
 
     def forget(self) -> None:
         """Let the cluster forget the driver and its result; the run's folder stays.

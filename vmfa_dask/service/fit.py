@@ -7,7 +7,7 @@ from typing import Any, Literal, Unpack, overload
 
 from vmfa_dask.cluster.clients import Connection, connected
 from vmfa_dask.cluster.compilation import compile_ahead
-from vmfa_dask.cluster.drivers import start_driver
+from vmfa_dask.cluster.drivers import drives_here, start_driver
 from vmfa_dask.cluster.interrupts import left_to_the_driver
 from vmfa_dask.cluster.worker_rows import is_lazy
 from vmfa_dask.kernels.processor import this_processor
@@ -31,6 +31,7 @@ from vmfa_dask.service.progress import display_of, show_dashboard
 from vmfa_dask.service.sources import opened_rows
 from vmfa_dask.service.training import Fit, show, train
 from vmfa_dask.service.validation import held_out_rows, make_validation, validation_of_driver
+from vmfa_dask.service.watching import told_to_clients
 from vmfa_dask.store.gate import is_in_a_store
 from vmfa_dask.store.rows import ZarrRows
 
@@ -125,7 +126,7 @@ n_init, chain_length, random_state, precision
         By default a fit in the main thread of a terminal or a Jupyter notebook shows how it goes, in a line on the
         standard error stream that is rewritten in place; elsewhere, and with a `progress` function, it prints nothing.
         0 never prints; 1 always does, elsewhere with one line for each pass. Whatever it is, the logger "vmfa_dask"
-        gets a message of each pass, at level INFO. A detached run prints nothing.
+        gets a message of each pass, at level INFO. A detached run prints nothing; `DetachedRun.result` shows it.
     client : distributed.Client, str or cluster, optional
         A client, or the address of a scheduler or a cluster such as `LocalCluster`, for which a client is opened and
         closed again; by default the current client, or the scheduler for which Dask is configured. A call within a task
@@ -195,7 +196,7 @@ n_init, chain_length, random_state, precision
             with (
                 kept_run(options, settings, rows, begin, validation) as (kept, plan),
                 left_to_the_driver(client),
-                display_of(options) as observer,
+                told_to_clients(str(options.run)) if drives_here() else display_of(options) as observer,
             ):
                 projection = projected_bytes(rows, settings, plan)
                 if validation is not None:

@@ -17,15 +17,13 @@ from typing import Any, TextIO
 
 from vmfa_dask.run.observer import Observer
 from vmfa_dask.run.settings import Settings
-from vmfa_dask.run.state import FINAL, WARM_UP, RunState
+from vmfa_dask.run.state import WARM_UP, RunState
 from vmfa_dask.service.options import Options
-from vmfa_dask.service.progress_texts import fitting, most_passes, rounded, summary
+from vmfa_dask.service.progress_texts import RECENT, fitting, most_seconds_left, position, rounded, summary
 
 _KERNELS = "preparing kernels (compiled once per machine) ..."
 # Between two changes of the line while a pass is in progress.
 _LEAST_SECONDS = 0.1
-# Passes from whose mean time that of the others is estimated.
-_RECENT = 5
 _COLUMNS = 100
 
 
@@ -43,7 +41,7 @@ def display_of(options: Options) -> Iterator[Observer]:
     Observer
         To be told what the fit does.
     """
-    observer = _observer(options)
+    observer = observer_for(options.verbose, options.progress is not None)
     try:
         yield observer
     finally:
@@ -69,16 +67,45 @@ def show_dashboard(client: Any, observer: Observer) -> None:
             observer.note(f"dashboard: {link}")
 
 
-def _observer(options: Options) -> Observer:
+def observer_for(verbose: int | None, has_function: bool) -> Observer:
+    """Choose the display that suits the standard error stream.
+
+    Parameters
+    ----------
+    verbose : int or None
+        As `fit_distributed` takes it.
+    has_function : bool
+        Whether the user has a `progress` function.
+
+    Returns
+    -------
+    Observer
+        Its `close` leaves a clean line.
+    """
     stream = sys.stderr
-    if options.verbose == 0 or stream is None:
+    if verbose == 0 or stream is None:
         return Observer()
     live = rewrites_lines(stream)
-    if options.verbose is None:
+    if verbose is None:
         # Threads of a service, and tasks of workers that share a terminal, would write across each other.
-        alone = options.progress is None and threading.current_thread() is threading.main_thread()
+        alone = not has_function and threading.current_thread() is threading.main_thread()
         return LiveLine(stream) if live and alone else Observer()
     return LiveLine(stream) if live else PassLines(stream)
+
+
+def shows(observer: Observer) -> bool:
+    """Whether an observer shows anything to a person.
+
+    Parameters
+    ----------
+    observer : Observer
+        From `observer_for`.
+
+    Returns
+    -------
+    bool
+    """
+    return isinstance(observer, _Display)
 
 
 def rewrites_lines(stream: TextIO) -> bool:
@@ -191,7 +218,7 @@ class LiveLine(_Display):
     def pass_ends(self, state: RunState) -> None:
         """Remove the line; a phase that is complete leaves one; see `Observer.pass_ends`."""
         record = state.records[-1]
-        self._recent = [*self._recent, record.seconds][-_RECENT:]
+        self._recent = [*self._recent, record.seconds][-RECENT:]
         self._clear()
         if state.phase != record.phase:
             self.note(summary(state, record))
@@ -224,30 +251,20 @@ class LiveLine(_Display):
             task = self._work.removeprefix("seed-")
             return [f"seeding: {task}", groups] if task else ["seeding"]
         state, settings = self._pass
-        most = most_passes(state.phase, settings)
-        number = "evaluation" if state.phase == FINAL else f"{state.phase}: pass {state.passes + 1} of at most {most}"
-        parts = [number, groups]
+        parts = [position(state, settings), groups]
         if state.records:
             record = state.records[-1]
             if state.passes and not math.isnan(record.change):
                 tol = settings.warmup_tol if state.phase == WARM_UP else settings.tol
                 parts.append(f"gain {record.change:.1e} (tol {tol:.0e})")
             if self._recent:
-                parts.append(f"at most {rounded(self._seconds_left(state, settings))} left")
+                left = most_seconds_left(state, settings, self._recent, self._n_done / self._n_groups)
+                parts.append(f"at most {rounded(left)} left")
             parts.append(f"free energy {record.free_energy:.4f}")
             held_out = [each.validation for each in state.records if each.validation is not None]
             if held_out:
                 parts.append(f"held-out rows {held_out[-1]:.4f}")
         return parts
-
-    def _seconds_left(self, state: RunState, settings: Settings) -> float:
-        """If all passes that are allowed are made and take as long as the last ones."""
-        n_left = 1.0
-        if state.phase != FINAL:
-            n_left += most_passes(state.phase, settings) - state.passes
-        if state.phase == WARM_UP:
-            n_left += settings.max_iter
-        return (n_left - self._n_done / self._n_groups) * sum(self._recent) / len(self._recent)
 
     def _columns(self) -> int:
         try:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vmfa_dask.cluster.quantities import seconds_as_text
 from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.run.settings import Settings
-from vmfa_dask.run.state import TRAINING, WARM_UP, RunState
+from vmfa_dask.run.state import DONE, FINAL, TRAINING, WARM_UP, RunState
+
+# Passes from whose mean time that of the others is estimated.
+RECENT = 5
 
 
 def most_passes(phase: str, settings: Settings) -> int:
@@ -23,6 +28,56 @@ def most_passes(phase: str, settings: Settings) -> int:
     int
     """
     return settings.warmup_passes if phase == WARM_UP else settings.max_iter if phase == TRAINING else 1
+
+
+def most_seconds_left(state: RunState, settings: Settings, recent: Sequence[float], share_done: float = 0.0) -> float:
+    """Time that a run takes if all passes that are allowed are made, and take as long as the last ones.
+
+    Parameters
+    ----------
+    state : RunState
+        Where the run stands.
+    settings : Settings
+        Of the run.
+    recent : sequence of float
+        Seconds of the last passes; at least one.
+    share_done : float
+        Part of the pass in progress that is done.
+
+    Returns
+    -------
+    float
+        Seconds; 0 for a run that is done.
+    """
+    if state.phase == DONE:
+        return 0.0
+    n_left = 1.0
+    if state.phase != FINAL:
+        n_left += most_passes(state.phase, settings) - state.passes
+    if state.phase == WARM_UP:
+        n_left += settings.max_iter
+    return (n_left - share_done) * sum(recent) / len(recent)
+
+
+def position(state: RunState, settings: Settings | None) -> str:
+    """The pass in progress, by its phase and number.
+
+    Parameters
+    ----------
+    state : RunState
+        Where the run stands; not done.
+    settings : Settings or None
+        Of the run; None where its limits are not known.
+
+    Returns
+    -------
+    str
+        Such as "training: pass 3 of at most 100".
+    """
+    if state.phase == FINAL:
+        return "evaluation"
+    most = "" if settings is None else f" of at most {most_passes(state.phase, settings)}"
+    return f"{state.phase}: pass {state.passes + 1}{most}"
 
 
 def fitting(parts: list[str], columns: int) -> str:

@@ -13,7 +13,7 @@ from vmfa_dask.run.settings import PAPER, Settings
 from vmfa_dask.store.run_files import IDENTITY
 
 # Settings that a call may change when it resumes a run.
-_EXTENSIBLE = ("tol", "max_iter")
+EXTENSIBLE = ("tol", "max_iter")
 
 
 def stored_plan(path: str, identity: dict[str, Any]) -> Plan:
@@ -126,5 +126,5 @@ def settings_of_run(settings: Settings, stored: dict[str, Any]) -> dict[str, Any
     return {
         name: value
         for name, value in asdict(settings).items()
-        if name not in _EXTENSIBLE and (not stored or name in stored or value != defaults[name])
+        if name not in EXTENSIBLE and (not stored or name in stored or value != defaults[name])
     }

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from vmfa_dask.store.places import Place
@@ -28,10 +28,13 @@ class KeptState:
         The state, as JSON values.
     versions : dict of str to str, or None
         Digests of the stored blocks that it needs, by name; None if it was kept in format 1.
+    limits : dict of str to float
+        Settings that a call may change, of the one that kept it; empty if an earlier version did.
     """
 
     values: dict[str, Any]
     versions: dict[str, str] | None
+    limits: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -176,12 +179,14 @@ def read_kept_state(place: Place, identity: Identity | None) -> KeptState | None
         return None
     required = identity is not None and identity.has_checksums
     values = unsealed(content, where, required)
-    versions, mark = values.pop("versions", None), values.pop("run", None)
+    versions, mark, limits = values.pop("versions", None), values.pop("run", None), values.pop("limits", {})
     if not isinstance(versions, dict | None) or not all(isinstance(v, str) for v in (versions or {}).values()):
         raise ValueError(f"{where}: damaged: versions is not an object of checksums by name")
+    if not isinstance(limits, dict) or not all(type(value) in (int, float) for value in limits.values()):
+        raise ValueError(f"{where}: damaged: limits is not an object of numbers by name")
     if (required or mark is not None) and mark != (identity.mark if identity is not None else None):
         raise ValueError(f"{where}: belongs to another run than {IDENTITY} beside it; restore both from one copy")
-    return KeptState(values, versions)
+    return KeptState(values, versions, limits)
 
 
 def replace_processor(place: Place, values: dict[str, Any]) -> dict[str, Any] | None:

@@ -56,6 +56,31 @@ def read_state(path: str) -> dict[str, Any] | None:
     return None if state is None else state.values
 
 
+def read_limits(path: str) -> dict[str, float]:
+    """Read the settings that a call may change, of the one that has kept the last state.
+
+    Parameters
+    ----------
+    path : str
+        Folder or URL of the run.
+
+    Returns
+    -------
+    dict
+        Settings by name; empty if there is no state, or an earlier version has kept it.
+
+    Raises
+    ------
+    ValueError
+        If a file of the run is damaged or of another run; the message names it.
+    OSError
+        If a file cannot be read.
+    """
+    place = place_at(path)
+    state = read_kept_state(place, read_identity(place))
+    return {} if state is None else state.limits
+
+
 def read_settings(path: str) -> dict[str, Any]:
     """Read the settings with which a run was begun.
 

@@ -267,7 +267,7 @@ class RunFolder:
                         f"this call has {new.get(name)!r}; use another folder, or the same numbers and data"
                     )
 
-    def write_state(self, state: dict[str, Any], versions: Mapping[str, str] | None = None) -> None:
+    def write_state(self, state: dict[str, Any], versions: Mapping[str, str] | None = None, **limits: float) -> None:
         """Move the marker; the blocks that the state needs must be written before.
 
         Parameters
@@ -276,6 +276,8 @@ class RunFolder:
             The state, as JSON values.
         versions : mapping of str to str
             Digests of these blocks by name.
+        **limits : float
+            Settings of this call that another one may change.
 
         Raises
         ------
@@ -286,7 +288,8 @@ class RunFolder:
         """
         identity = self._identity
         mark = identity.mark if identity is not None else None
-        write_sealed(self._place, STATE, {**state, "versions": dict(versions or {}), "run": mark})
+        extra = {"limits": limits} if limits else {}
+        write_sealed(self._place, STATE, {**state, **extra, "versions": dict(versions or {}), "run": mark})
         if identity is not None and identity.version < FORMAT_VERSION:
             # run.json last: from then on all files must have checksums.
             write_sealed(self._place, CONTENTS, read_contents(self._place, identity) or {})
