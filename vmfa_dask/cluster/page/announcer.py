@@ -15,7 +15,7 @@ import numpy as np
 from distributed import Client
 
 from vmfa_dask.cluster.page.pictures import MOST_PICTURES, make_pictures, picture_axes
-from vmfa_dask.cluster.page.topics import PAGE_TOPIC
+from vmfa_dask.cluster.page.topics import HANDLER
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.state import DONE, RunState
@@ -178,7 +178,7 @@ class Announcer:
 
         async def send() -> None:
             with self._quietly():
-                await scheduler.log_event(topic=PAGE_TOPIC, msg=event)
+                await getattr(scheduler, HANDLER)(event=event)
 
         with self._quietly():
             if wait:

@@ -15,7 +15,7 @@ from distributed import Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from vmfa_dask.cluster.page.collector import Collector
-from vmfa_dask.cluster.page.topics import PAGE_TOPIC, TOPIC
+from vmfa_dask.cluster.page.topics import HANDLER, PAGE_TOPIC, TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +49,10 @@ class PagePlugin(SchedulerPlugin):
         """
         self._scheduler = scheduler
         with self._quietly():
-            events = [(*event, topic) for topic in (TOPIC, PAGE_TOPIC) for event in scheduler.get_events(topic)]
-            for moment, event, topic in sorted(events, key=lambda entry: entry[0]):
-                self.collector.take(topic, event, moment)
+            for moment, event in scheduler.get_events(TOPIC):
+                self.collector.take(TOPIC, event, moment)
+            # Not events of Dask, of which it would keep a thousand, with pictures.
+            scheduler.handlers[HANDLER] = self.take_page_event
         with self._quietly():
             from vmfa_dask.cluster.page.serving import serve
 
@@ -73,12 +74,20 @@ class PagePlugin(SchedulerPlugin):
         msg : object
             The event.
         """
-        if topic not in (TOPIC, PAGE_TOPIC):
-            return
+        if topic == TOPIC:
+            with self._quietly():
+                self.collector.take(topic, msg, time())
+
+    def take_page_event(self, event: dict[str, Any]) -> None:
+        """Take what a driver tells the page alone.
+
+        Parameters
+        ----------
+        event : dict
+            As `Announcer` sends it.
+        """
         with self._quietly():
-            self.collector.take(topic, msg, time())
-            if topic == PAGE_TOPIC and self._scheduler is not None:  # Dask would keep a thousand events with pictures
-                self._scheduler._broker.truncate(topic)
+            self.collector.take(PAGE_TOPIC, event, time())
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Note when and where a task of a run was computed.
