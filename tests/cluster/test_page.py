@@ -22,7 +22,7 @@ from PIL import Image
 
 from tests.clusters import local_cluster
 from vmfa_dask import fit_distributed
-from vmfa_dask.cluster.page import columns, installation
+from vmfa_dask.cluster.page import columns, installation, points
 from vmfa_dask.cluster.page.collector import MOST_RUNS, Collector
 from vmfa_dask.cluster.page.columns import Columns
 from vmfa_dask.cluster.page.document import Page
@@ -31,8 +31,9 @@ from vmfa_dask.cluster.page.installation import install_page
 from vmfa_dask.cluster.page.metrics import PrometheusSource, as_text, metrics_of
 from vmfa_dask.cluster.page.pictures import as_png, make_pictures, picture_axes
 from vmfa_dask.cluster.page.plugin import NAME, PagePlugin
+from vmfa_dask.cluster.page.points import MOST_POINTS, points_of, stretch_of
 from vmfa_dask.cluster.page.topics import PAGE_TOPIC, TOPIC
-from vmfa_dask.cluster.page.view import MOST_POINTS, RunView, reduced
+from vmfa_dask.cluster.page.view import RunView
 
 RNG = np.random.default_rng(0)
 CENTERS = RNG.normal(size=(4, 6, 5)) * 3
@@ -240,13 +241,54 @@ def test_the_page_follows_the_newest_run_until_others_are_chosen() -> None:
     assert len(page.selector.labels) == 3
 
 
-def test_long_runs_are_drawn_with_few_points() -> None:
-    page = Page(collected(3 * MOST_POINTS))
-    drawn = passes_of(page.views[0][1])
+def test_long_runs_are_drawn_with_few_points_that_keep_ends_and_extremes() -> None:
+    energies = RNG.normal(size=5000)
+    rows = {"pass": np.arange(5000.0), "free_energy": energies, "part:read": np.tile([1.0, 3.0], 2500)}
+    stretch = stretch_of(5000)
+    drawn = points_of(rows, stretch, frozenset({"part:read"}))
     assert MOST_POINTS / 2 < len(drawn["pass"]) <= MOST_POINTS
-    assert drawn["pass"][-1] == 3 * MOST_POINTS - 1
-    few = reduced({"pass": np.arange(2.0 * MOST_POINTS), "seconds": np.tile([1.0, 3.0], MOST_POINTS)})
-    assert set(few["seconds"]) == {2.0}
+    assert (drawn["pass"][0], drawn["pass"][-1]) == (0, 4999)
+    assert (np.diff(drawn["pass"]) >= 0).all()
+    assert (drawn["free_energy"][0], drawn["free_energy"][-1]) == (energies[0], energies[-1])
+    for begin in range(0, 5000, stretch):  # nothing that sticks out is lost
+        part = energies[begin : begin + stretch]
+        k = 1 + 2 * (begin // stretch)
+        assert sorted(drawn["free_energy"][k : k + 2]) == [part.min(), part.max()]
+    assert set(drawn["part:read"]) == {2.0}
+    gaps = points_of({"pass": np.arange(300.0), "loss": np.full(300, np.nan)}, 4, frozenset())
+    assert np.isnan(gaps["loss"]).all()
+
+
+def test_points_that_come_one_by_one_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(points, "MOST_POINTS", 32)
+    monkeypatch.setattr(columns, "MOST_ROWS", 300)
+    monkeypatch.setattr(columns, "_LATEST", 100)
+    collector, events, document = collected(1), list[Any](), Document()
+    page = Page(collector)
+    document.add_root(page.root)
+    document.on_change(events.append)
+    n_replaced = 0
+    for iteration in range(1, 400):
+        values = {"validation": -3.0 - iteration % 11} if iteration % 3 == 0 else {}
+        collector.take(TOPIC, record(iteration, free_energy=float(RNG.normal()), **values), 4.0 * (iteration + 1))
+        events.clear()
+        page.update()
+        n_replaced += sum(getattr(event, "attr", None) == "data" for event in events)
+        if iteration % 37 == 0:
+            view, anew = page.views[0][1], RunView(collector.runs["r"], True)
+            np.testing.assert_equal(passes_of(view), passes_of(anew))
+            np.testing.assert_equal(dict(view.held_out.data), dict(anew.held_out.data))
+    assert n_replaced < 40  # when points become rarer or passes are left out
+
+
+def test_the_shading_of_a_phase_in_progress_is_not_sent_again() -> None:
+    collector = collected(3)
+    page = Page(collector)
+    boxes = page.views[0][1]._panels[0].boxes
+    assert (boxes["warm-up"].right, boxes["training"].left, boxes["training"].right) == (0.5, 0.5, None)
+    collector.take(TOPIC, record(3, phase="final"), 16.0)
+    page.update()
+    assert boxes["training"].right == 2.5
 
 
 def test_a_failing_page_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -308,7 +350,9 @@ def test_a_fit_is_on_the_page_with_what_it_was(in_process: Client, tmp_path: Pat
     assert history.pictures["shape"] == [4, 6, 5, 1]
     weights = np.sort(fit.model.weights)[::-1]
     np.testing.assert_allclose(history.pictures["weights"], weights, rtol=1e-5)
-    assert not in_process.get_events(PAGE_TOPIC)  # pictures would fill the memory of the scheduler
+    kept = in_process.get_events()
+    assert PAGE_TOPIC not in kept  # pictures would fill the memory of the scheduler
+    assert not any("pixels" in event for _, event in kept[TOPIC])
 
 
 def test_passes_before_a_run_was_resumed_are_on_the_page(in_process: Client, tmp_path: Path) -> None:

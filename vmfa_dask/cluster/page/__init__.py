@@ -2,7 +2,7 @@
 
 Fits install it by themselves (`installation`); ``dask scheduler --preload vmfa_dask.cluster.page`` has it at once. What
 drivers announce (`announcer`) is kept by the scheduler (`plugin`, `collector`, `columns`), drawn by Bokeh for as long
-as a browser shows it (`document`, `view`, `panels`, `panel`, `header`, `pictures`), and served to Prometheus
+as a browser shows it (`document`, `view`, `points`, `panels`, `panel`, `header`, `pictures`), and served to Prometheus
 (`metrics`). May import: distributed, cluster.
 """
 

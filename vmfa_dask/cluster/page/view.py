@@ -11,15 +11,18 @@ import numpy as np
 from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, Div, GridBox
 
-from vmfa_dask.cluster.page.collector import PART, PHASES, WORKER, RunHistory
+from vmfa_dask.cluster.page.collector import PART, PHASES, RUNNING, WORKER, RunHistory
 from vmfa_dask.cluster.page.header import NOT_KEPT, WAITING, facts_html
 from vmfa_dask.cluster.page.panel import Panel
 from vmfa_dask.cluster.page.panels import Panels
 from vmfa_dask.cluster.page.pictures import pictures_html
+from vmfa_dask.cluster.page.points import points_of, stretch_of
 
 # Line, column and width of each figure where a run has the page for itself.
 _GRID = ((0, 0, 2), (0, 2, 1), (1, 0, 1), (1, 1, 1), (1, 2, 1), (2, 0, 1), (2, 1, 1), (2, 2, 1))
-MOST_POINTS, _MOST_DOTS = 512, 150
+_MOST_DOTS = 150
+# Points of the last stretch of rows: its extremes, and the end.
+_OF_LAST = 3
 _PLAIN = (
     "pass",
     "free_energy",
@@ -54,11 +57,12 @@ class RunView:
     def __init__(self, history: RunHistory, alone: bool) -> None:
         self._history = history
         self._layout = layout_of(history)
-        self._generation, self._length = -1, 0
+        self._generation, self._length, self._stretch = -1, 0, 0
         self._pictured: Any = None
         self.passes, self.held_out = ColumnDataSource(), ColumnDataSource({"pass": [], "validation": []})
         self._facts = Div(sizing_mode="stretch_width", margin=(0, 5, 4, 5))
         self._pictures = Div(sizing_mode="stretch_width", margin=(6, 5, 10, 5), visible=False)
+        self._averaged: frozenset[str] = frozenset()
         self._panels = self._make_panels() if len(history.columns) else []
         self.root = column(self._facts, self._arranged(alone), self._pictures, sizing_mode="stretch_width", spacing=4)
         self.update(history.latest)
@@ -88,6 +92,7 @@ class RunView:
     def _make_panels(self) -> list[Panel]:
         columns, facts = self._history.columns, self._history.facts
         names = columns.names()
+        self._averaged = frozenset(name for name in names if name.startswith((PART, WORKER)))
         self.passes.data = {name: [] for name in self._rows(0)}
         panels = Panels(self.passes, self.held_out)
         unit = "nats per feature" if facts.get("standardize", True) else "relative to the free energy"
@@ -126,19 +131,43 @@ class RunView:
 
     def _update_passes(self) -> None:
         columns = self._history.columns
-        if self._generation == columns.generation and len(columns) <= MOST_POINTS:  # rows have come, nothing else
-            self.passes.stream(self._rows(self._length))
+        length, stretch = len(columns), stretch_of(len(columns))
+        if self._generation == columns.generation and self._stretch == stretch:  # rows have come, nothing else
+            self._extend(stretch)
         else:
-            self.passes.data = reduced(self._rows(0))
-        self._generation, self._length = columns.generation, len(columns)
+            self.passes.data = points_of(self._rows(0), stretch, self._averaged)
+        if _has(self._history, "validation"):
+            self._update_held_out()
+        self._generation, self._length, self._stretch = columns.generation, length, stretch
         for panel in self._panels:
             for dots in panel.dots:
-                dots.visible = len(columns) <= _MOST_DOTS
-        if _has(self._history, "validation"):
-            scores, numbers = np.array(columns.column("validation")), np.array(columns.column("pass"))
-            known = np.isfinite(scores)
-            self.held_out.data = reduced({"pass": numbers[known], "validation": scores[known]})
+                dots.visible = length <= _MOST_DOTS
         self._shade()
+
+    def _extend(self, stretch: int) -> None:
+        """Send the points that have come, and again those of the last stretch, which has grown or has been the end."""
+        begin = (self._length - 1) // stretch * stretch if stretch > 1 else self._length
+        points, n_drawn = points_of(self._rows(begin), stretch, self._averaged), len(self.passes.data["pass"])
+        if stretch > 1:
+            again = slice(n_drawn - _OF_LAST, n_drawn)
+            # The first of these points is an end of the whole alone.
+            points = {name: column[1:] for name, column in points.items()}
+            self.passes.patch({name: [(again, column[:_OF_LAST])] for name, column in points.items()})
+            points = {name: column[_OF_LAST:] for name, column in points.items()}
+        if len(points["pass"]):
+            self.passes.stream(points)
+
+    def _update_held_out(self) -> None:
+        scores, numbers = (np.array(self._history.columns.column(name)) for name in ("validation", "pass"))
+        known = np.isfinite(scores)
+        rows = {"pass": numbers[known], "validation": scores[known]}
+        points = points_of(rows, stretch_of(len(rows["pass"])), frozenset())
+        n_drawn = len(self.held_out.data["pass"])
+        if n_drawn and np.array_equal(self.held_out.data["pass"], points["pass"][:n_drawn]):
+            if n_drawn < len(points["pass"]):
+                self.held_out.stream({name: column[n_drawn:] for name, column in points.items()})
+        else:
+            self.held_out.data = points
 
     def _rows(self, begin: int) -> dict[str, Any]:
         """Rows of the figures' columns, from row `begin` on."""
@@ -156,45 +185,17 @@ class RunView:
         return rows
 
     def _shade(self) -> None:
-        """Let the shading of phases follow the passes."""
+        """Let the shading of phases follow the passes; that of the present phase is open, so it need not be moved."""
         numbers = np.array(self._history.columns.column("pass"))
         phases = np.array(self._history.columns.column("phase"))
         for k, phase in enumerate(PHASES[:2]):
             inside = numbers[phases == k]
+            if not len(inside):
+                continue
+            end = None if phases[-1] == k and self._history.state == RUNNING else float(inside.max()) + 0.5
             for panel in self._panels:
                 box = panel.boxes[phase]
-                if len(inside):
-                    box.left, box.right, box.visible = float(inside.min()) - 0.5, float(inside.max()) + 0.5, True
-
-
-def reduced(rows: dict[str, Any]) -> dict[str, Any]:
-    """Rows for lines of at most `MOST_POINTS` points, which a browser draws in a fraction of the time.
-
-    Parameters
-    ----------
-    rows : dict of str to array
-        Columns of equal length.
-
-    Returns
-    -------
-    dict of str to array
-        Of several rows in a row, the mean of times and rates, and the last of other numbers.
-    """
-    length, step = len(rows["pass"]), 1
-    while length > step * MOST_POINTS:
-        step *= 2
-    if step == 1:
-        return rows
-    begins = np.arange(0, length, step)
-    ends = np.minimum(begins + step, length)
-    return {
-        name: np.add.reduceat(column, begins) / (ends - begins) if _is_averaged(name) else column[ends - 1]
-        for name, column in rows.items()
-    }
-
-
-def _is_averaged(name: str) -> bool:
-    return name in ("seconds", "rows_per_second", "mb_per_second") or name.startswith((PART, WORKER))
+                box.left, box.right, box.visible = float(inside.min()) - 0.5, end, True
 
 
 def layout_of(history: RunHistory) -> tuple[Any, ...]:
