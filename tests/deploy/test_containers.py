@@ -15,6 +15,7 @@ from distributed.cli.dask_worker import main as worker
 
 from tests.programs import ROOT
 from vmfa_dask.command.fit import fit
+from vmfa_dask.command.planning import warm_up
 
 FOLDER = ROOT / "deploy" / "docker"
 DOCKERFILE = (FOLDER / "Dockerfile").read_text()
@@ -51,6 +52,20 @@ def test_the_image_runs_as_a_user_without_rights_under_an_init() -> None:
     assert json.loads(re.findall(r"^ENTRYPOINT (.+)$", last, re.MULTILINE)[0]) == ["tini", "--"]
     assert "NUMBA_CACHE_DIR=/var/cache/vmfa" in last
     assert "VOLUME /var/cache/vmfa" in last
+
+
+def test_kernels_are_compiled_when_the_image_is_built_by_the_user_who_runs_them() -> None:
+    lines = DOCKERFILE.rpartition("\nFROM ")[2].replace("\\\n", " ").splitlines()
+    (step,) = [k for k, line in enumerate(lines) if line.startswith("RUN vmfa-dask warm-up ")]
+    before, after = lines[:step], lines[step + 1 :]
+    assert [line for line in before if line.startswith("USER ")] == ["USER 10001:10001"]
+    assert any(line.startswith("ENV NUMBA_CACHE_DIR=/var/cache/vmfa") for line in before)
+    assert "VOLUME /var/cache/vmfa" in after  # what is written to a volume later is not in the image
+    assert not [line for line in after if line.startswith(("USER", "RUN", "COPY"))]
+    arguments = dict(re.findall(r"^ARG (\w+)=\"?([^\"\n]*)", "\n".join(before), re.MULTILINE))
+    words = shlex.split(lines[step].replace("${KERNELS}", arguments["KERNELS"]))[3:]
+    with warm_up.make_context("warm-up", words) as context:
+        assert context.params["dtype"] == ("float32", "uint8")
 
 
 @pytest.mark.parametrize("name", [name for name, command in commands().items() if "dask" in command[:1]])
