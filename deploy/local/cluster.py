@@ -13,9 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from distributed import Client
-
 from deploy.local.layout import Layout, WorkerPlan
+from vmfa_dask.cluster.clients import ConnectedClient
 
 DASK_SETTINGS = Path(__file__).parents[1] / "dask.yaml"
 """Settings of Dask for scheduler and workers."""
@@ -114,7 +113,8 @@ def _announce(
     address_file: Path, n_workers: int, processes: dict[str, subprocess.Popen[bytes]], asked: Callable[[], bool]
 ) -> None:
     """Wait for the workers and print where the cluster is."""
-    with Client(scheduler_file=str(address_file), set_as_default=False, timeout=_SECONDS_TO_START) as client:
+    options = {"scheduler_file": str(address_file), "set_as_default": False, "timeout": _SECONDS_TO_START}
+    with ConnectedClient(**options) as client:
 
         def complete() -> bool:
             return len(client.scheduler_info(n_workers=-1)["workers"]) == n_workers

@@ -1,13 +1,24 @@
-"""Clients that cannot connect are closed at once."""
+"""Clients that cannot connect are closed at once, whoever opens them."""
 
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 import dask
+import numpy as np
 import pytest
 
+from tests.cluster.test_tls import make_certificates
 from vmfa_dask.cluster.clients import ConnectedClient, connect
+from vmfa_dask.cluster.opening import secured_client, security_of
+from vmfa_dask.command import main
+
+
+def assert_none_is_open() -> None:
+    clients = [thing for thing in gc.get_objects() if type(thing) is ConnectedClient]
+    assert clients
+    assert all(client.status == "closed" for client in clients)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +32,31 @@ def test_no_client_stays_half_open(address: str) -> None:
     ):
         connect(address)
     assert refusal.traceback, "what failed is alive"
-    clients = [thing for thing in gc.get_objects() if type(thing) is ConnectedClient]
-    assert clients
-    assert all(client.status == "closed" for client in clients)
+    assert_none_is_open()
+
+
+def test_no_client_with_credentials_stays_half_open(tmp_path: Path) -> None:
+    folder = make_certificates(tmp_path / "certificates")
+    security = security_of(*(str(folder / name) for name in ("ca.pem", "cert.pem", "key.pem")))
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        pytest.raises(OSError, match=r"^scheduler tls://127\.0\.0\.1:1: none answers there") as refusal,
+        secured_client("tls://127.0.0.1:1", security),
+    ):
+        pass
+    assert refusal.traceback, "what failed is alive"
+    assert_none_is_open()
+
+
+@pytest.mark.parametrize("command", ["fit", "prepare"])
+def test_commands_leave_no_client_half_open(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.npy"
+    np.save(rows, np.zeros((20, 3), np.float32))
+    words = {
+        "fit": ["fit", str(rows), "--n-components", "2", "--output", str(tmp_path / "m.zarr")],
+        "prepare": ["prepare", "arrays", str(rows), str(tmp_path / "rows.zarr")],
+    }[command]
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
+        assert main([*words, "--scheduler", "tcp://127.0.0.1:1"]) == 1
+    assert "no scheduler answers there" in capsys.readouterr().err
+    assert_none_is_open()
