@@ -18,6 +18,7 @@ import pytest
 from distributed import Client
 
 from vmfa_dask import Fit, MixtureModel, fit_distributed, fit_local
+from vmfa_dask.command import main
 from vmfa_dask.store import models, run_files
 
 FOLDERS = sorted((Path(__file__).parents[1] / "fixtures").glob("v*"))
@@ -82,6 +83,22 @@ def test_an_old_run_goes_on_to_the_recorded_end(old: Path, where: str, in_proces
     # The model of the folder is that of the undisturbed run.
     rows = np.load(old / "rows.npy")
     assert fit.model.score(rows) == pytest.approx(np.mean(expected["log_densities"]), abs=1e-6)
+
+
+def test_a_run_from_before_held_out_rows_is_shown_and_refuses_them(
+    old: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its files have no `validation` anywhere; what resumes it is that call without the argument (see above)."""
+    assert not [path for path in (old / "run").glob("*.json") if "validation" in path.read_text()]
+    assert main(["status", str(old / "run")]) == 0
+    text = capsys.readouterr().out
+    assert "next pass:   training: pass " in text
+    assert "driver:      none" in text
+    with pytest.raises(ValueError, match="begun without validation; leave validation out to go on with it"):
+        go_on(old, validation=np.load(old / "rows.npy")[:20])
+    fit = go_on(old)
+    assert [record.validation for record in fit.history] == [None] * len(fit.history)
+    assert not fit.stopped
 
 
 def names_both(message: str, version: int) -> bool:

@@ -48,6 +48,25 @@ def test_help_and_completion_import_nothing_heavy() -> None:
     assert all(name in text for name in PROGRAM.list_commands(click.Context(PROGRAM)))
 
 
+def test_imports_and_help_take_the_time_of_a_blink() -> None:
+    """Processor time, the best of three processes: that of the clock would depend on what else the machine does."""
+    program = """
+        import contextlib, io, sys, time
+        begin, before = time.process_time(), set(sys.modules)
+        import vmfa_dask
+        imported = time.process_time() - begin
+        added = {name.partition(".")[0] for name in set(sys.modules) - before} - sys.stdlib_module_names
+        from vmfa_dask.command import main
+        with contextlib.redirect_stdout(io.StringIO()):
+            main(["--help"])
+        print(*sorted(added), imported, time.process_time() - begin)
+    """
+    words = [run_python("-c", dedent(program)).stdout.split() for _ in range(3)]
+    assert {tuple(line[:-2]) for line in words} == {("vmfa_dask",)}
+    assert min(float(line[-2]) for line in words) < 0.1
+    assert min(float(line[-1]) for line in words) < 0.3
+
+
 def test_every_command_exists_under_its_name_and_has_the_shared_options() -> None:
     for group in (PROGRAM, prepare):
         context = click.Context(group)
