@@ -16,10 +16,12 @@ from distributed.client import default_client
 import vmfa_dask.service.progress as progress
 from tests.clusters import local_cluster
 from tests.samples import draw, fixed_passes, make_mixture, write_store
+from tests.service.test_detached import wait_until
 from tests.service.test_progress import Notebook
 from tests.terminals import screen
 from vmfa_dask import DetachedRun, attach, fit_distributed
 from vmfa_dask.service import watching
+from vmfa_dask.store.run_inspection import driver_holds
 
 ROWS = draw(make_mixture(5, 8, 3), 400, dtype="float32")
 OPTIONS = fixed_passes(6, 3, n_groups=3, max_warmup_iter=2, max_iter=6)
@@ -57,7 +59,9 @@ class Held:
 
 def start(store: str, run: Path, client: Client, **options: Any) -> DetachedRun:
     # Of all passes only the first is kept before the end: the others are known from what the driver tells.
-    return fit_distributed(store, client=client, run=str(run), detach=True, checkpoint_share=1e-9, **OPTIONS, **options)
+    return fit_distributed(
+        store, client=client, run=str(run), detach=True, checkpoint_share=1e-9, **{**OPTIONS, **options}
+    )
 
 
 def test_result_shows_the_lines_of_a_fit(
@@ -113,3 +117,11 @@ def test_a_driver_in_this_process_leaves_no_current_client(client: Client, store
     start(store, tmp_path / "run", client).result(timeout=60)
     with pytest.raises(ValueError, match="No clients found"):
         default_client()
+
+
+def test_a_driver_ends_with_its_cluster(store: str, tmp_path: Path) -> None:
+    """Not half a minute later, when its client has given up the scheduler: the run's folder is free at once."""
+    with local_cluster(1, 2, processes=False) as cluster, Client(cluster, set_as_default=False) as client:
+        detached = start(store, tmp_path / "run", client, max_iter=100_000)
+        assert next(detached.watch(timeout=60)).iteration == 0
+    wait_until(lambda: driver_holds(str(tmp_path / "run")) is False, seconds=15)

@@ -6,12 +6,13 @@ When the worker of a driver dies, the scheduler starts the driver elsewhere. May
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from distributed import Client, get_worker
+from distributed import Client, Worker, get_worker
 
 from vmfa_dask.cluster.clients import ConnectedClient, thread_of_task_left
 
@@ -208,6 +209,7 @@ def _drive(function: Callable[..., Any], data: str, options: dict[str, Any], lea
         set_as_default=False,
         name="driver",
     )
+    worker.loop.add_callback(_close_with, worker, weakref.ref(client))
     token = _driven.set(True)
     try:
         with client, thread_of_task_left():
@@ -218,3 +220,11 @@ def _drive(function: Callable[..., Any], data: str, options: dict[str, Any], lea
             return result
     finally:
         _driven.reset(token)
+
+
+async def _close_with(worker: Worker, reference: weakref.ref[Client]) -> None:
+    """Close the client of a driver when its worker ends: it would look for the scheduler for half a minute."""
+    await worker.finished()
+    client = reference()
+    if client is not None and client.status != "closed":
+        await client.close()

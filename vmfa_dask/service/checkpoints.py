@@ -293,5 +293,6 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     -------
     Settings
     """
-    stored = {field.name: values[field.name] for field in fields(Settings) if field.name in values}
-    return Settings(**{name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()})
+    known = {field.name: values[field.name] for field in fields(Settings) if field.name in values}
+    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in known.items()}
+    return Settings(**plain)

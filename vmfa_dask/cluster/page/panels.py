@@ -19,6 +19,7 @@ _PARTS = {
     "moments": "#CCBB44",
     "tallies": "#EE6677",
     "update": "#AA3377",
+    "validation": ORANGE,  # as the curve of the held-out rows
 }
 _OTHER_PART = "#999999"
 _WORKERS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#BBBBBB", "#222222")

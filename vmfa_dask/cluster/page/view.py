@@ -63,6 +63,7 @@ class RunView:
         self._facts = Div(sizing_mode="stretch_width", margin=(0, 5, 4, 5))
         self._pictures = Div(sizing_mode="stretch_width", margin=(6, 5, 10, 5), visible=False)
         self._averaged: frozenset[str] = frozenset()
+        self._shaded: dict[str, tuple[float, float | None]] = {}
         self._panels = self._make_panels() if len(history.columns) else []
         self.root = column(self._facts, self._arranged(alone), self._pictures, sizing_mode="stretch_width", spacing=4)
         self.update(history.latest)
@@ -193,9 +194,13 @@ class RunView:
             if not len(inside):
                 continue
             end = None if phases[-1] == k and self._history.state == RUNNING else float(inside.max()) + 0.5
+            extent = float(inside.min()) - 0.5, end
+            if self._shaded.get(phase) == extent:  # Bokeh would send it all the same
+                continue
+            self._shaded[phase] = extent
             for panel in self._panels:
                 box = panel.boxes[phase]
-                box.left, box.right, box.visible = float(inside.min()) - 0.5, end, True
+                (box.left, box.right), box.visible = extent, True
 
 
 def layout_of(history: RunHistory) -> tuple[Any, ...]:
