@@ -261,14 +261,14 @@ def test_long_runs_are_drawn_with_few_points_that_keep_ends_and_extremes() -> No
 
 def test_points_that_come_one_by_one_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(points, "MOST_POINTS", 16)
-    monkeypatch.setattr(columns, "MOST_ROWS", 100)
-    monkeypatch.setattr(columns, "_LATEST", 40)
+    monkeypatch.setattr(columns, "MOST_ROWS", 60)
+    monkeypatch.setattr(columns, "_LATEST", 24)
     collector, events, document = collected(1), list[Any](), Document()
     page = Page(collector)
     document.add_root(page.root)
     document.on_change(events.append)
     n_replaced = 0
-    for iteration in range(1, 150):
+    for iteration in range(1, 100):
         values = {"validation": -3.0 - iteration % 11} if iteration % 3 == 0 else {}
         collector.take(TOPIC, record(iteration, free_energy=float(RNG.normal()), **values), 4.0 * (iteration + 1))
         events.clear()
@@ -278,7 +278,7 @@ def test_points_that_come_one_by_one_are_those_of_the_whole(monkeypatch: pytest.
         n_replaced += replaced
         if iteration > 20 and not replaced:  # the facts, points that have come, and what has changed of the last ones
             assert len(events) <= 4
-        if iteration % 29 == 0:
+        if iteration % 24 == 0:
             view, anew = page.views[0][1], RunView(collector.runs["r"], True)
             np.testing.assert_equal(passes_of(view), passes_of(anew))
             np.testing.assert_equal(dict(view.held_out.data), dict(anew.held_out.data))

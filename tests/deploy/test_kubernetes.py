@@ -110,6 +110,21 @@ def test_all_processes_use_one_image_tls_and_only_loopback_for_dashboards(
         assert words[words.index("--dashboard-address") + 1].startswith("127.0.0.1:")
 
 
+def test_pods_begin_with_the_kernels_of_the_image(cluster: dict[str, Any], job: dict[str, Any]) -> None:
+    """Their volume lies over the folder in which the image has them."""
+    for pod in list(pods(cluster, job))[1:]:
+        (main,), (copy,) = pod["containers"], pod["initContainers"]
+        (folder,) = [mount["mountPath"] for mount in main["volumeMounts"] if mount["name"] == "kernels"]
+        assert f"VOLUME {folder}\n" in (ROOT / "deploy" / "docker" / "Dockerfile").read_text()
+        (mount,) = copy["volumeMounts"]
+        assert mount["name"] == "kernels"
+        assert mount["mountPath"] != folder
+        assert copy["args"] == ["cp", "-R", f"{folder}/.", mount["mountPath"]]
+        assert copy["image"] == main["image"]
+        assert copy["securityContext"] == main["securityContext"]
+        assert copy["resources"]["requests"] == copy["resources"]["limits"]
+
+
 def test_a_worker_has_a_thread_for_each_core_and_one_process(cluster: dict[str, Any]) -> None:
     (container,) = cluster["spec"]["worker"]["spec"]["containers"]
     assert f"--nthreads={container['resources']['limits']['cpu']}" in container["args"]
