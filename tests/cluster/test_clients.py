@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import gc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dask
 import numpy as np
@@ -15,24 +16,30 @@ from vmfa_dask.cluster.opening import secured_client, security_of
 from vmfa_dask.command import main
 
 
-def assert_none_is_open() -> None:
-    clients = [thing for thing in gc.get_objects() if type(thing) is ConnectedClient]
-    assert clients
-    assert all(client.status == "closed" for client in clients)
+@pytest.fixture(autouse=True)
+def all_clients_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The garbage collector would close one, maybe while another one starts, which then waits for ever."""
+    opened: list[ConnectedClient] = []
+    start = ConnectedClient.start
+
+    def noted(client: ConnectedClient, **options: Any) -> None:
+        opened.append(client)
+        start(client, **options)
+
+    monkeypatch.setattr(ConnectedClient, "start", noted)
+    yield
+    assert [client.status for client in opened] == ["closed"]
 
 
 @pytest.mark.parametrize(
     "address", ["tls://127.0.0.1:1", "tcp://127.0.0.1:1", "http://127.0.0.1:1", "127.0.0.1:70000", "tcp://"]
 )
 def test_no_client_stays_half_open(address: str) -> None:
-    """The garbage collector would close it, maybe while another one starts, which then waits for ever."""
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
-        pytest.raises((OSError, ValueError), match=rf"^client='{address}'") as refusal,
+        pytest.raises((OSError, ValueError), match=rf"^client='{address}'"),
     ):
         connect(address)
-    assert refusal.traceback, "what failed is alive"
-    assert_none_is_open()
 
 
 def test_no_client_with_credentials_stays_half_open(tmp_path: Path) -> None:
@@ -40,12 +47,10 @@ def test_no_client_with_credentials_stays_half_open(tmp_path: Path) -> None:
     security = security_of(*(str(folder / name) for name in ("ca.pem", "cert.pem", "key.pem")))
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
-        pytest.raises(OSError, match=r"^scheduler tls://127\.0\.0\.1:1: none answers there") as refusal,
+        pytest.raises(OSError, match=r"^scheduler tls://127\.0\.0\.1:1: none answers there"),
         secured_client("tls://127.0.0.1:1", security),
     ):
         pass
-    assert refusal.traceback, "what failed is alive"
-    assert_none_is_open()
 
 
 @pytest.mark.parametrize("command", ["fit", "prepare"])
@@ -59,4 +64,3 @@ def test_commands_leave_no_client_half_open(command: str, tmp_path: Path, capsys
     with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
         assert main([*words, "--scheduler", "tcp://127.0.0.1:1"]) == 1
     assert "no scheduler answers there" in capsys.readouterr().err
-    assert_none_is_open()
