@@ -189,7 +189,8 @@ def test_a_split_leaves_the_density_nearly_as_it_was() -> None:
     assert splits.components.tolist() == [2]
     assert splits.donors[0] != 2
     before = Dense(*(array.copy() for array in whole.values()))
-    split_parameters(whole, splits, random_state=0, version=5)
+    every = np.arange(4, dtype=np.int32)
+    split_parameters(whole, splits, random_state=0, version=5, n_components=4, numbers=every)
     after = Dense(*whole.values())
     donor = int(splits.donors[0])
     assert after.weights[2] == after.weights[donor] == before.weights[donor] / 2
@@ -199,5 +200,5 @@ def test_a_split_leaves_the_density_nearly_as_it_was() -> None:
     np.testing.assert_allclose(log_densities(after, rows), log_densities(alive, rows), rtol=0.02)
     neighbors = np.array([[0, 1, -1], [1, 0, 3], [2, 0, 1], [3, 1, 0]], np.int32)
     for giver, expected in ((0, ([0, 1, 2], [2, 0, 1])), (1, ([1, 0, 2], [2, 1, 0]))):
-        found = split_neighbors(neighbors, Splits(np.array([2]), np.array([giver])))
+        found = split_neighbors(neighbors, Splits(np.array([2]), np.array([giver])), every)
         assert (found[giver].tolist(), found[2].tolist()) == expected

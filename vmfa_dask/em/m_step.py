@@ -17,7 +17,7 @@ from vmfa_dask.kernels.parameters import maximize
 from vmfa_dask.kernels.tallies import nearest_components
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.threads import Cores
-from vmfa_dask.values import Divergences, Float64, FloatArray, Int32, Mixture, Moments
+from vmfa_dask.values import ComponentParameters, Divergences, Float64, FloatArray, Int32, Moments
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,7 @@ class ParameterBlock:
 
 def maximize_block(
     moments: Sequence[Moments],
-    old: Mixture,
-    start: int,
+    old: ComponentParameters,
     n_rows: int,
     constraint: Constraint,
     cores: Cores,
@@ -83,10 +82,8 @@ def maximize_block(
     moments : sequence of Moments
         Summands of the moments of the B components; they are added in this order, in float64, a few components at a
         time, so that the sum never leaves the cache.
-    old : Mixture
-        The parameters on whose means the moments are centred.
-    start : int
-        First component of the block.
+    old : ComponentParameters
+        Parameters of these components, on whose means the moments are centred.
     n_rows : int
         N, the number of training rows.
     constraint : Constraint
@@ -98,7 +95,7 @@ def maximize_block(
     -------
     ParameterBlock
     """
-    n, d, h = len(moments[0].counts), old.n_features, old.n_factors
+    n, h, d = old.loadings.shape
     dtype = old.means.dtype
     # From the pool, as they are as large as the model and are made in every pass.
     means, loadings = buffers.empty((n, d), dtype), buffers.empty((n, h, d), dtype)
@@ -111,7 +108,6 @@ def maximize_block(
         scratch = np.empty((CACHED_COMPONENTS, h + 2, d))
         for low in range(a, b, CACHED_COMPONENTS):
             cached = slice(low, min(low + CACHED_COMPONENTS, b))
-            before = slice(start + cached.start, start + cached.stop)
             counts[cached] = sum_in_order([m.counts[cached] for m in moments])
             # Partial results may be float32; they are added in float64, as the M-step subtracts sums that nearly
             # cancel.
@@ -119,7 +115,7 @@ def maximize_block(
             sums = MomentSums(
                 counts[cached], factor_moments, sum_in_order([m.moments[cached] for m in moments], scratch)
             )
-            parameters = Parameters(old.means[before], old.loadings[before], old.noise_variances[before])
+            parameters = Parameters(old.means[cached], old.loadings[cached], old.noise_variances[cached])
             updated = Parameters(means[cached], loadings[cached], noise[cached])
             maximize(sums, parameters, floors, updated)
             # While these components are in the cache. What all components share is averaged by a later task.
@@ -127,7 +123,7 @@ def maximize_block(
 
     cores.run(maximize_range, cores.split(n, 2 * d * (h + 1) ** 2))
     # N, not Σ N_c over all components, which the task of one component block does not know.
-    weights = counts / n_rows if constraint.learn_weights else old.weights[start : start + n].copy()
+    weights = counts / n_rows if constraint.learn_weights else old.weights.copy()
     return ParameterBlock(counts, weights, means, loadings, noise)
 
 

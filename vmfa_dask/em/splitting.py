@@ -52,6 +52,23 @@ class Splits:
         """
         return list(zip(self.components.tolist(), self.donors.tolist(), strict=True))
 
+    def donors_outside(self, start: int, stop: int) -> Int32:
+        """Components elsewhere that those of a component block take half of.
+
+        Parameters
+        ----------
+        start, stop : int
+            The component block.
+
+        Returns
+        -------
+        (K,) int32 array
+            Their numbers, ascending.
+        """
+        inside = (self.components >= start) & (self.components < stop)
+        donors = np.unique(self.donors[inside])
+        return donors[(donors < start) | (donors >= stop)]
+
 
 def draw_donors(weights: Float64, lost: Sequence[int], random_state: int, version: int) -> Splits:
     """Draw a donor, by its weight, for each component without rows.
@@ -79,61 +96,87 @@ def draw_donors(weights: Float64, lost: Sequence[int], random_state: int, versio
     return Splits(np.array(lost, np.int32), donors.astype(np.int32))
 
 
-def split_parameters(parameters: dict[str, NDArray[Any]], splits: Splits, random_state: int, version: int) -> None:
-    """Give each split component half the weight of its donor, and the donor's parameters beside its own mean.
+def split_parameters(
+    parameters: dict[str, NDArray[Any]],
+    splits: Splits,
+    random_state: int,
+    version: int,
+    n_components: int,
+    numbers: Int32,
+) -> None:
+    """Apply splits to parameters: half of the weight, and a perturbed mean for one of the halves.
 
     Parameters
     ----------
-    parameters : dict of arrays
-        `weights` (C,), `means` (C, D), `loadings` (C, H, D) and `noise_variances` (C, D); replaced by changed copies.
+    parameters : dict of str to array
+        Parameters of some components: `weights` (B,), `means` (B, D), `loadings` (B, H, D), `noise_variances` (B, D);
+        replaced by changed copies.
     splits : Splits
         The splits of the version.
     random_state, version : int
         Of which the perturbations are a hash.
+    n_components : int
+        C, number of components of the mixture.
+    numbers : (B,) int32 array
+        Which components they are. With a component that is replaced its donor must be among them.
     """
     # Arrays of the storage are read-only, and other tasks may read them.
     for name, array in parameters.items():
         parameters[name] = array.copy()
-    c, d = parameters["means"].shape
-    shift = np.empty((1, d))
+    slots = {number: slot for slot, number in enumerate(numbers.tolist())}
+    shift = np.empty((1, parameters["means"].shape[1]))
     for component, donor in splits.pairs():
-        for name in ("means", "loadings", "noise_variances"):
-            parameters[name][component] = parameters[name][donor]
-        # Keys from C on: those below have served to draw the donors.
-        random.uniforms(random_state, random.SPLITS, version, c + component, shift)
-        deviation = np.sqrt(parameters["noise_variances"][donor])
-        parameters["means"][component] += (_PERTURBATION * (2 * shift[0] - 1) * deviation).astype(deviation.dtype)
+        if donor not in slots:
+            continue
+        here = slots[donor]
         # One split after the other: a donor that was drawn twice is halved twice.
-        parameters["weights"][donor] *= 0.5
-        parameters["weights"][component] = parameters["weights"][donor]
+        parameters["weights"][here] *= 0.5
+        if component not in slots:
+            continue
+        half = slots[component]
+        for name in ("means", "loadings", "noise_variances"):
+            parameters[name][half] = parameters[name][here]
+        # Keys from C on: those below have served to draw the donors.
+        random.uniforms(random_state, random.SPLITS, version, n_components + component, shift)
+        deviation = np.sqrt(parameters["noise_variances"][here])
+        parameters["means"][half] += (_PERTURBATION * (2 * shift[0] - 1) * deviation).astype(deviation.dtype)
+        parameters["weights"][half] = parameters["weights"][here]
 
 
-def split_neighbors(neighbors: Int32, splits: Splits) -> Int32:
-    """Neighbour graph after the splits.
+def split_neighbors(neighbors: Int32, splits: Splits, numbers: Int32) -> Int32:
+    """Neighbours after the splits.
 
     Each donor proposes its new half, in its last place, and the half proposes what its donor proposes.
 
     Parameters
     ----------
-    neighbors : (C, G) int32 array
-        The graph before.
+    neighbors : (B, G) int32 array
+        Neighbours of some components before.
     splits : Splits
         The splits of the version.
+    numbers : (B,) int32 array
+        Which components they are. With a component that is replaced its donor must be among them.
 
     Returns
     -------
-    (C, G) int32 array
+    (B, G) int32 array
         A changed copy.
     """
     changed = neighbors.copy()
     # A component is its own first neighbour, which leaves no place for another.
     if changed.shape[1] == 1:
         return changed
+    slots = {number: slot for slot, number in enumerate(numbers.tolist())}
     for component, donor in splits.pairs():
+        if donor not in slots:
+            continue
+        proposed = changed[slots[donor]]
         # An empty place if there is one, else that of the farthest neighbour.
-        free = np.flatnonzero(changed[donor] < 0)
-        changed[donor, free[0] if len(free) else -1] = component
-        others = [c for c in changed[donor].tolist() if c >= 0 and c not in (component, donor)]
+        free = np.flatnonzero(proposed < 0)
+        proposed[free[0] if len(free) else -1] = component
+        if component not in slots:
+            continue
+        others = [c for c in proposed.tolist() if c >= 0 and c not in (component, donor)]
         row = [component, donor, *others][: changed.shape[1]]
-        changed[component] = row + [-1] * (changed.shape[1] - len(row))
+        changed[slots[component]] = row + [-1] * (changed.shape[1] - len(row))
     return changed

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from vmfa_dask import addresses
 from vmfa_dask.em.noise import NOISE_MODELS
 from vmfa_dask.kernels import random
+from vmfa_dask.run.component_blocks import PARAMETER_NAMES
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.storage import Arrays, Storage
-from vmfa_dask.run.versions import PARAMETER_NAMES
 from vmfa_dask.seeding.first_parameters import first_parameters, random_neighbors
 from vmfa_dask.sizes import Sized
 from vmfa_dask.values import Float64, Int32, Int64, Mixture, NeighborGraph

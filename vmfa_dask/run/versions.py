@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 
 from vmfa_dask import addresses
 from vmfa_dask.addresses import Address
-from vmfa_dask.em.splitting import Splits, split_neighbors, split_parameters
+from vmfa_dask.run.component_blocks import PARAMETER_NAMES, read_block, read_neighbors
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.state import RunState
 from vmfa_dask.run.storage import Storage
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.values import Mixture, Moments, NeighborGraph, TruncatedPosterior
-
-PARAMETER_NAMES = ("weights", "means", "loadings", "noise_variances")
 
 
 def read_mixture(
@@ -54,15 +52,8 @@ def read_mixture(
         If the storage does not hold the version.
     """
     buffers = buffers or BufferPool()
-    blocks = [storage.read(addresses.Parameters(version, b)) for b in range(len(plan.component_blocks))]
-    names = [name for name in PARAMETER_NAMES if name in blocks[0]]
-    arrays = {name: _joined([block[name] for block in blocks], buffers) for name in names}
-    if "noise_variances" not in arrays:
-        shared = storage.read(addresses.SharedNoise(version))["noise_variances"]
-        arrays["noise_variances"] = np.tile(shared, (len(arrays["weights"]), 1))
-    splits = _read_splits(storage, settings, addresses.SplitParameters(version))
-    if splits is not None:
-        split_parameters(arrays, splits, settings.random_state, version)
+    blocks = [read_block(storage, settings, plan, version, block) for block in range(len(plan.component_blocks))]
+    arrays = {name: _joined([getattr(block, name) for block in blocks], buffers) for name in PARAMETER_NAMES}
     offset = storage.read(addresses.RowSurvey())["offset"]
     return Mixture(**arrays, feature_shape=feature_shape, offset=offset, version=version)
 
@@ -124,10 +115,8 @@ def read_graph(storage: Storage, settings: Settings, plan: Plan, version: int) -
     KeyError
         If the storage does not hold the version.
     """
-    blocks = [storage.read(addresses.Graph(version, b)) for b in range(len(plan.component_blocks))]
-    neighbors = np.concatenate([block["neighbors"] for block in blocks])
-    splits = _read_splits(storage, settings, addresses.SplitGraph(version))
-    return NeighborGraph(neighbors if splits is None else split_neighbors(neighbors, splits))
+    blocks = range(len(plan.component_blocks))
+    return NeighborGraph(np.concatenate([read_neighbors(storage, settings, plan, version, b) for b in blocks]))
 
 
 def read_posterior(storage: Storage, version: int, group: int) -> TruncatedPosterior:
@@ -244,15 +233,6 @@ def _parts_of(kind: str, version: int, settings: Settings, plan: Plan) -> list[t
     if settings.noise == "shared":
         parts.append((addresses.SharedNoise(version), True))
     return [*parts, (addresses.SplitParameters(version), False)] if splits else parts
-
-
-def _read_splits(storage: Storage, settings: Settings, address: Address) -> Splits | None:
-    if settings.empty_components != "split":
-        return None
-    try:
-        return Splits(**storage.read(address))
-    except KeyError:
-        return None
 
 
 def _joined(parts: list[NDArray[Any]], buffers: BufferPool) -> NDArray[Any]:

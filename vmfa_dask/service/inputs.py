@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from vmfa_dask.apply.model import MixtureModel
+from vmfa_dask.run.component_blocks import PARAMETER_NAMES
 from vmfa_dask.run.defaults import suited_to_data
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import PAPER, Settings
 from vmfa_dask.run.start import Start
-from vmfa_dask.run.versions import PARAMETER_NAMES
 from vmfa_dask.store.rows import ZarrRows
 from vmfa_dask.store.run_inspection import read_settings
 from vmfa_dask.values import Mixture

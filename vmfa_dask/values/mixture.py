@@ -160,6 +160,31 @@ class Mixture(Sized):
 
 
 @dataclass(frozen=True, eq=False)
+class ComponentParameters(Sized):
+    """Parameters of B components of a mixture, such as a component block.
+
+    Parameters
+    ----------
+    weights : (B,) float64 array
+        Their mixing proportions; 0 marks a dropped component.
+    means : (B, D) float32 or float64 array
+        μ, relative to the offset of the mixture.
+    loadings : (B, H, D) array of the same dtype
+        Λ; each factor's row is contiguous.
+    noise_variances : (B, D) array of the same dtype
+        σ².
+    """
+
+    weights: Float64
+    means: FloatArray
+    loadings: FloatArray
+    noise_variances: FloatArray
+
+    def __post_init__(self) -> None:
+        _freeze(self, ("weights", "means", "loadings", "noise_variances"))
+
+
+@dataclass(frozen=True, eq=False)
 class NeighborGraph(Sized):
     """Sets g_c of components similar to c.
 

@@ -12,12 +12,12 @@ from vmfa_dask import addresses
 from vmfa_dask.em.m_step import ParameterBlock, average_noise, maximize_block, nearest_neighbors
 from vmfa_dask.em.splitting import draw_donors
 from vmfa_dask.em.statistics import merge_divergences
+from vmfa_dask.run.component_blocks import PARAMETER_NAMES, read_block, read_neighbors
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.handover import PartialResult, take_over
 from vmfa_dask.run.row_source import n_features_of
 from vmfa_dask.run.step import Step
 from vmfa_dask.run.tasks.merge import total_tally
-from vmfa_dask.run.versions import PARAMETER_NAMES
 from vmfa_dask.sizes import Sized
 from vmfa_dask.values import Float64, RowTally, Statistics
 
@@ -95,23 +95,24 @@ def update_block(context: RunContext, block: int, step: Step, *results: PartialR
 
 
 def _update_neighbors(context: RunContext, block: int, step: Step, parts: Sequence[Statistics]) -> None:
-    start, stop = context.plan.component_blocks[block]
+    start = context.plan.component_blocks[block][0]
     divergences = merge_divergences(parts)
     assert divergences is not None
-    neighbors = nearest_neighbors(divergences, start, context.graph(step.graph).neighbors[start:stop])
+    old = read_neighbors(context.storage, context.settings, context.plan, step.graph, block)
+    neighbors = nearest_neighbors(divergences, start, old)
     context.storage.write(addresses.Graph(step.graph + 1, block), {"neighbors": neighbors})
 
 
 def _update_parameters(context: RunContext, block: int, step: Step, parts: Sequence[Statistics]) -> BlockUpdate:
-    old, constraint = context.mixture(step.parameters), context.constraint()
-    start, stop = context.plan.component_blocks[block]
+    old = read_block(context.storage, context.settings, context.plan, step.parameters, block)
+    constraint, start = context.constraint(), context.plan.component_blocks[block][0]
     moments = [part.moments for part in parts if part.moments is not None]
     tools = (context.cores, context.buffers)
-    updated = maximize_block(moments, old, start, context.plan.n_rows, constraint, *tools)
+    updated = maximize_block(moments, old, context.plan.n_rows, constraint, *tools)
     shared = constraint.noise.shared
     arrays = {name: getattr(updated, name) for name in PARAMETER_NAMES if not (shared and name == "noise_variances")}
     context.storage.write(addresses.Parameters(step.parameters + 1, block), arrays)
-    return _block_update(updated, old.weights[start:stop], start, shared)
+    return _block_update(updated, old.weights, start, shared)
 
 
 def _block_update(updated: ParameterBlock, weights_before: Float64, start: int, shared: bool) -> BlockUpdate:
