@@ -10,6 +10,7 @@ from typing import ClassVar
 
 PARAMETERS, GRAPH, POSTERIOR, START = "parameters", "graph", "posterior", "start"
 NEAREST, MOMENTS = "nearest", "moments"
+PACKED, PACKED_ARRAYS = "packed", "packed-arrays"
 
 
 def version_folder(kind: str, version: int) -> str:

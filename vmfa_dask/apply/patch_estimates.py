@@ -16,7 +16,7 @@ from vmfa_dask.run.row_source import n_features_of
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.clock import Stopwatch
 from vmfa_dask.runtime.threads import Cores
-from vmfa_dask.values import Float64, FloatArray, Int32, Mixture, NeighborGraph, TruncatedPosterior
+from vmfa_dask.values import Centers, Float64, FloatArray, Int32, Mixture, NeighborGraph, TruncatedPosterior
 
 # Estimates of patches that are held at once, beside those of the lines of pixels that are not complete.
 _BLOCK_BYTES = 32 * 2**20
@@ -72,7 +72,7 @@ class _Estimator:
         c = mixture.n_components
         options = SearchOptions(False, truncation, (1,) * truncation, truncation, 0, 1, True, 0, 4096, 0, False)
         graph = NeighborGraph(np.arange(c, dtype=np.int32)[:, None])
-        model = ModelVersion(mixture, pack_mixture(mixture, cores, self._buffers), graph)
+        model = ModelVersion(Centers.of(mixture), pack_mixture(mixture, cores, self._buffers), graph)
         self._search = GuidedSearch(model, options, cores, self._buffers, Stopwatch())
 
     def of(self, block: FloatArray, first_row: int, components: Int32) -> FloatArray:

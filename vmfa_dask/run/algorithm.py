@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from vmfa_dask.addresses import POSTERIOR
+from vmfa_dask.addresses import PARAMETERS, POSTERIOR
 from vmfa_dask.run.executor import Executor
 from vmfa_dask.run.observer import Observer
+from vmfa_dask.run.packed_versions import discard_packed, unpacked_blocks
 from vmfa_dask.run.passes import run_pass
 from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.run.start import Start
 from vmfa_dask.run.starts.initialization import complete_start, initialize
-from vmfa_dask.run.state import DONE, RunState
-from vmfa_dask.run.tasks.m_step import BlockReport
+from vmfa_dask.run.state import DONE, TRAINING, RunState
+from vmfa_dask.run.tasks.m_step import BlockReport, share_packed
 from vmfa_dask.run.validation import Validation
 
 
@@ -95,6 +96,7 @@ class Training:
         """
         self.observer.pass_begins(state, self.executor.settings, len(self.executor.plan.groups))
         begin = time.perf_counter()
+        self._share_packed(state.parameters)
         reports = run_pass(self.executor, state.step(self.executor.settings))
         record = self._validated(state, self._record(state, reports, time.perf_counter() - begin))
         patience = self.validation.patience if self.validation is not None else None
@@ -105,6 +107,12 @@ class Training:
         self.observer.pass_ends(following)
         self.on_record(record)
         return following
+
+    def _share_packed(self, version: int) -> None:
+        """Have what the M-steps have not packed packed for all processes, where they share arrays."""
+        executor = self.executor
+        blocks = unpacked_blocks(executor.storage, executor.plan, version)
+        executor.results([executor.submit("pack", block, share_packed, block, version) for block in blocks])
 
     def _validated(self, state: RunState, record: IterationRecord) -> IterationRecord:
         """The record of a pass with what held-out rows say of its parameters, which processes still have in memory."""
@@ -117,8 +125,12 @@ class Training:
 
     def _forget(self, old: RunState, new: RunState) -> None:
         """Let the storage drop the versions that the new state has replaced."""
-        for kind, version in sorted(set(old.needed()) - set(new.needed())):
+        # The last M-step has made a version that is not needed if an older one turns out to be better.
+        made = [(PARAMETERS, old.parameters + 1)] if old.phase == TRAINING else []
+        for kind, version in sorted({*old.needed(), *made} - set(new.needed())):
             self.executor.storage.discard(kind, version)
+        for version in {old.parameters, *(version for _, version in made)} - {new.parameters}:
+            discard_packed(self.executor.storage, version)
         if new.phase == DONE:  # posteriors of the evaluation: nothing goes on from them
             self.executor.storage.discard(POSTERIOR, new.iteration)
 

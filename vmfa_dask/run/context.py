@@ -12,7 +12,8 @@ from vmfa_dask import addresses
 from vmfa_dask.em.guided import SearchOptions
 from vmfa_dask.em.m_step import Constraint
 from vmfa_dask.em.noise import NOISE_MODELS
-from vmfa_dask.em.packed import ModelVersion, PackedMixture, pack_mixture
+from vmfa_dask.em.packed import ModelVersion, PackedMixture
+from vmfa_dask.run.packed_versions import read_evaluated
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
@@ -22,7 +23,7 @@ from vmfa_dask.run.storage import Storage
 from vmfa_dask.run.versions import read_graph, read_mixture
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.threads import Cores
-from vmfa_dask.values import Float64, Mixture, Moments, NeighborGraph
+from vmfa_dask.values import Centers, Float64, Mixture, Moments, NeighborGraph
 
 
 class RunContext:
@@ -44,8 +45,7 @@ class RunContext:
         self.rows, self.settings, self.plan, self.storage, self.cores = rows, settings, plan, storage, cores
         self.buffers = BufferPool()
         self._lock = threading.RLock()
-        self._mixture: Mixture | None = None
-        self._packed: tuple[int, PackedMixture] | None = None
+        self._evaluated: tuple[Centers, PackedMixture] | None = None
         self._graph: tuple[int, NeighborGraph] | None = None
         self._stage: tuple[Stage, RunContext] | None = None
 
@@ -151,11 +151,20 @@ class RunContext:
         ModelVersion
         """
         with self._lock:
-            graph, mixture = self.graph(step.graph), self.mixture(step.parameters)
-            return ModelVersion(mixture, self.packed(step.parameters), graph)
+            graph = self.graph(step.graph)
+            return ModelVersion(*self._of_version(step.parameters), graph)
 
-    def mixture(self, version: int) -> Mixture:
-        """Parameters of a version.
+    def _of_version(self, version: int) -> tuple[Centers, PackedMixture]:
+        with self._lock:
+            if self._evaluated is None or self._evaluated[0].version != version:
+                self._stage = None  # a run that has parameters is past its stages
+                self._evaluated = None  # so that its memory serves the next one
+                run = (self.storage, self.settings, self.plan)
+                self._evaluated = read_evaluated(*run, version, self.cores, self.buffers)
+            return self._evaluated
+
+    def centers(self, version: int) -> Centers:
+        """Weights and means of a version.
 
         Parameters
         ----------
@@ -164,16 +173,9 @@ class RunContext:
 
         Returns
         -------
-        Mixture
-            Assembled from its component blocks.
+        Centers
         """
-        with self._lock:
-            if self._mixture is None or self._mixture.version != version:
-                self._stage = None  # a run that has parameters is past its stages
-                self._mixture = None  # so that its memory serves the next one
-                shape = self.rows.feature_shape
-                self._mixture = read_mixture(self.storage, self.settings, self.plan, shape, version, self.buffers)
-            return self._mixture
+        return self._of_version(version)[0]
 
     def packed(self, version: int) -> PackedMixture:
         """Packed form of a version.
@@ -187,12 +189,22 @@ class RunContext:
         -------
         PackedMixture
         """
-        with self._lock:
-            mixture = self.mixture(version)
-            if self._packed is None or self._packed[0] != version:
-                self._packed = None  # so that its memory serves the next one
-                self._packed = version, pack_mixture(mixture, self.cores, self.buffers)
-            return self._packed[1]
+        return self._of_version(version)[1]
+
+    def mixture(self, version: int) -> Mixture:
+        """All parameters of a version, which no pass needs: as large as the model, and made anew in each call.
+
+        Parameters
+        ----------
+        version : int
+            Its number.
+
+        Returns
+        -------
+        Mixture
+            Assembled from its component blocks.
+        """
+        return read_mixture(self.storage, self.settings, self.plan, self.rows.feature_shape, version, self.buffers)
 
     def graph(self, version: int) -> NeighborGraph:
         """Neighbour graph of a version.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from vmfa_dask.addresses import Address, OfStage
 from vmfa_dask.run.settings import Settings
-from vmfa_dask.run.storage import Arrays, Storage
+from vmfa_dask.run.storage import Arrays, SharedArrays, Storage
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,11 @@ class StageStorage:
     def maps_memory(self) -> bool:
         """As the storage of the run."""
         return self._storage.maps_memory
+
+    @property
+    def shared(self) -> SharedArrays | None:
+        """None: stages are trainings of few passes."""
+        return None
 
     def _own(self, address: Address) -> Address:
         return OfStage(self._name, address)

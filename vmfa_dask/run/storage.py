@@ -13,12 +13,59 @@ from vmfa_dask.addresses import Address
 Arrays = Mapping[str, NDArray[Any]]
 
 
+class SharedArrays(Protocol):
+    """Arrays in the memory of one machine, written in parts by several processes and mapped by all of them.
+
+    Whoever has read them may keep them: their memory is not used for others.
+    """
+
+    def holds(self, address: Address) -> bool:
+        """Whether something was written.
+
+        Parameters
+        ----------
+        address : Address
+            Where to.
+
+        Returns
+        -------
+        bool
+        """
+        ...
+
+    def write_part(self, address: Address, length: int, start: int, arrays: Arrays) -> None:
+        """Write a range of the first axis; what is not written yet may be read as anything.
+
+        Parameters
+        ----------
+        address : Address
+            Where to.
+        length : int
+            Length of the first axis of all parts together.
+        start : int
+            Where this part begins.
+        arrays : mapping of str to array
+            Arrays of one part.
+
+        Raises
+        ------
+        OSError
+            If there is no room for all parts.
+        """
+        ...
+
+
 class Storage(Protocol):
     """Named arrays by address; each address is written once."""
 
     @property
     def maps_memory(self) -> bool:
         """Whether arrays that other processes have written are mapped from the memory of this machine."""
+        ...
+
+    @property
+    def shared(self) -> SharedArrays | None:
+        """Arrays that all processes map; None where each process makes its own, or there is only one."""
         ...
 
     def write(self, address: Address, arrays: Arrays) -> None:
@@ -69,6 +116,7 @@ class MemoryStorage:
     """Versions in the memory of this process, for a driver and workers that share it (see `Storage`)."""
 
     maps_memory = False  # results of tasks are in memory already
+    shared: SharedArrays | None = None
 
     def __init__(self) -> None:
         self._arrays: dict[Address, Arrays] = {}

@@ -6,13 +6,14 @@ import io
 import os
 import shutil
 import uuid
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from vmfa_dask.addresses import version_folder
+from vmfa_dask.addresses import PACKED_ARRAYS, Address, version_folder
 from vmfa_dask.store.folder_place import FolderPlace
 from vmfa_dask.store.places import place_at
 from vmfa_dask.store.version_store import Arrays, Versions, ZarrStorage
@@ -82,6 +83,63 @@ class ExchangeFolder(Versions):
         """Whether all processes run on one machine: reused files are in its page cache."""
         return os.path.isdir(self._spares)
 
+    @property
+    def shared(self) -> Any:
+        """Arrays that all processes map, as `run.storage.SharedArrays`, where all of them run on one machine."""
+        return self if self.maps_memory else None
+
+    def holds(self, address: Address) -> bool:
+        """Whether something was written.
+
+        Parameters
+        ----------
+        address : Address
+            Where to.
+
+        Returns
+        -------
+        bool
+        """
+        return self.place.holds(self.name_of(address))
+
+    def write_part(self, address: Address, length: int, start: int, arrays: Arrays) -> None:
+        """Write a range of the first axis; what is not written yet may be read as anything.
+
+        Parameters
+        ----------
+        address : Address
+            Where to.
+        length : int
+            Length of the first axis of all parts together.
+        start : int
+            Where this part begins.
+        arrays : mapping of str to array
+            Arrays of one part.
+
+        Raises
+        ------
+        OSError
+            If there is no room for all parts; the message names the path.
+        """
+        name = self.name_of(address)
+        headers = {n: _header(array.dtype, (length, *array.shape[1:])) for n, array in arrays.items()}
+        row_bytes = {n: array[:1].nbytes for n, array in arrays.items()}
+
+        def allocate(target: Any) -> None:
+            os.makedirs(target)
+            for n, header in headers.items():
+                with open(os.path.join(target, f"{n}.npy"), "wb") as file:
+                    file.write(header)
+                    os.posix_fallocate(file.fileno(), 0, len(header) + length * row_bytes[n])
+
+        if not self.place.holds(name):
+            self.place.publish(name, allocate)
+        with self.place.writing(name):
+            for n, array in arrays.items():
+                with open(self.place.target(f"{name}/{n}.npy"), "r+b") as file:
+                    file.seek(len(headers[n]) + start * row_bytes[n])
+                    file.write(np.asarray(array, order="C").data)
+
     def reuse_files(self) -> None:
         """Let files of discarded versions be written again, until a process of another machine opens the folder.
 
@@ -113,7 +171,8 @@ class ExchangeFolder(Versions):
         """
         for name in self._spares_of(kind):
             shutil.rmtree(os.path.join(self._spares, name), ignore_errors=True)
-        if self.maps_memory:
+        # A task that was stopped while it wrote a part may go on at any time, so files of parts serve once.
+        if self.maps_memory and kind != PACKED_ARRAYS:
             for block in self.place.children(version_folder(kind, version)):
                 with suppress(OSError):  # reuse has just ended; the block is removed below
                     spare = os.path.join(self._spares, f"{kind}.{uuid.uuid4().hex}")
@@ -126,13 +185,21 @@ class ExchangeFolder(Versions):
         return []
 
     def _write(self, kind: str, target: Any, arrays: Arrays) -> None:
+        self._take_folder(kind, target, arrays)
+        for name, array in arrays.items():
+            array = np.asarray(array, order="C")
+            header = _header(array.dtype, array.shape)
+            with _opened(os.path.join(target, f"{name}.npy"), len(header) + array.nbytes) as file:
+                file.write(header)
+                file.write(array.data)
+
+    def _take_folder(self, kind: str, target: Any, names: Iterable[str]) -> None:
+        """Make a folder with no other files than those of these names, a spare one if there is one."""
         os.makedirs(os.path.dirname(target), exist_ok=True)
         if not self._take_spare(kind, target):
             os.makedirs(target)
-        for name in set(os.listdir(target)) - {f"{name}.npy" for name in arrays}:
+        for name in set(os.listdir(target)) - {f"{name}.npy" for name in names}:
             os.remove(os.path.join(target, name))
-        for name, array in arrays.items():
-            _save(os.path.join(target, f"{name}.npy"), array)
 
     def _take_spare(self, kind: str, target: str) -> bool:
         """Move a spare folder to `target`, where only this process uses it; False if there is none."""
@@ -151,17 +218,21 @@ class ExchangeFolder(Versions):
         return {n: np.load(f, mmap_mode="r", allow_pickle=False).view(np.ndarray) for n, f in files.items()}
 
 
-def _save(path: str, array: np.ndarray) -> None:
-    """Write an array over a file of the same size, or else replace the file.
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """What precedes the numbers of an array in a `.npy` file; their alignment is that of cache lines."""
+    header = io.BytesIO()
+    values = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, values)
+    return header.getvalue()
+
+
+def _opened(path: str, size: int) -> IO[bytes]:
+    """A file to be written over if it has this size, else a new one.
 
     A file is never truncated: a process that has mapped the part that goes away would be killed by a bus error.
     """
-    array, header = np.asarray(array, order="C"), io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))
-    fits = os.path.exists(path) and os.path.getsize(path) == header.tell() + array.nbytes
+    fits = os.path.exists(path) and os.path.getsize(path) == size
     if not fits:
         with suppress(FileNotFoundError):
             os.remove(path)
-    with open(path, "r+b" if fits else "wb") as file:
-        file.write(header.getvalue())
-        file.write(array.data)
+    return open(path, "r+b" if fits else "wb")

@@ -79,6 +79,11 @@ class Versions:
         """Whether blocks of other processes are mapped from the memory of this machine."""
         return False
 
+    @property
+    def shared(self) -> Any:
+        """Arrays that all processes map, as `run.storage.SharedArrays`; None where there are none."""
+        return None
+
     def name_of(self, address: Address) -> str:
         """Path of a block.
 

@@ -5,10 +5,11 @@ Sizes: C components, D features, H factors, C' kept components per row (`truncat
 """
 
 from vmfa_dask.values.arrays import Float64, FloatArray, Int32, Int64, as_floats
-from vmfa_dask.values.mixture import ComponentParameters, Mixture, NeighborGraph
+from vmfa_dask.values.mixture import Centers, ComponentParameters, Mixture, NeighborGraph
 from vmfa_dask.values.sums import Divergences, Moments, RowTally, Statistics, TruncatedPosterior
 
 __all__ = [
+    "Centers",
     "ComponentParameters",
     "Divergences",
     "Float64",

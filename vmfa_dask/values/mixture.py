@@ -185,6 +185,52 @@ class ComponentParameters(Sized):
 
 
 @dataclass(frozen=True, eq=False)
+class Centers(Sized):
+    """What rows are evaluated with beside the packed form of a mixture: no loadings and no noise variances.
+
+    Parameters
+    ----------
+    version : int
+        Version of the parameters.
+    weights : (C,) float64 array
+        Mixing proportions; 0 marks a dropped component.
+    means : (C, D) float32 or float64 array
+        μ, relative to `offset`; moments are centred on them.
+    offset : (D,) float64 array
+        Subtracted from rows before they are narrowed.
+    """
+
+    version: int
+    weights: Float64
+    means: FloatArray
+    offset: Float64
+
+    def __post_init__(self) -> None:
+        _freeze(self, ("weights", "means", "offset"))
+
+    @classmethod
+    def of(cls, mixture: Mixture) -> Centers:
+        """The centers of a mixture.
+
+        Parameters
+        ----------
+        mixture : Mixture
+            The mixture.
+
+        Returns
+        -------
+        Centers
+            Its arrays themselves.
+        """
+        return cls(mixture.version, mixture.weights, mixture.means, mixture.offset)
+
+    @property
+    def n_components(self) -> int:
+        """C."""
+        return int(self.means.shape[0])
+
+
+@dataclass(frozen=True, eq=False)
 class NeighborGraph(Sized):
     """Sets g_c of components similar to c.
 

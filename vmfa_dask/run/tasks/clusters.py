@@ -31,11 +31,11 @@ def begin_analyzers(context: RunContext, clusters: Stage, version: int, analyzer
     analyzers : Stage
         The factor analyzers.
     """
-    centers = context.stage(clusters).mixture(version).means
+    means = context.stage(clusters).centers(version).means
     surveyed = context.stage(clusters).storage.read(addresses.RowSurvey())
     stage = context.stage(analyzers)
     stage.storage.write(addresses.RowSurvey(), {name: np.array(array) for name, array in surveyed.items()})
-    write_start(stage, np.zeros(0, np.int64), centers.astype(np.float64), surveyed["variances"])
+    write_start(stage, np.zeros(0, np.int64), means.astype(np.float64), surveyed["variances"])
 
 
 def assign_rows(context: RunContext, group: int, clusters: Stage, version: int, analyzers: Stage) -> None:
@@ -57,9 +57,9 @@ def assign_rows(context: RunContext, group: int, clusters: Stage, version: int, 
     stage, watch, (start, stop) = context.stage(clusters), Stopwatch(), context.plan.groups[group]
     nearest = np.empty((stop - start, 1), np.int32)
     with context.cores.exclusive():
-        mixture, packed = stage.mixture(version), stage.packed(version)
+        centers, packed = stage.centers(version), stage.packed(version)
         for first, block in read_ahead(context.rows, start, stop, context.plan.block_rows):
-            rows = working_rows(block, mixture.offset, mixture.means.dtype.name)
+            rows = working_rows(block, centers.offset, centers.means.dtype.name)
             tools = (context.cores, stage.buffers, watch)
             evaluated = evaluate_exhaustively(rows, packed, stage.settings.truncation, *tools)
             nearest[first - start : first - start + len(block)] = evaluated.components

@@ -17,7 +17,7 @@ from vmfa_dask.run.start import initial_components
 from vmfa_dask.run.step import Step
 from vmfa_dask.run.versions import read_posterior, write_posterior
 from vmfa_dask.runtime.clock import Stopwatch
-from vmfa_dask.values import Mixture, Moments, RowTally, TruncatedPosterior
+from vmfa_dask.values import Centers, Mixture, Moments, RowTally, TruncatedPosterior
 
 
 def run_e_step(context: RunContext, group: int, step: Step) -> PartialResult:
@@ -78,7 +78,7 @@ def _evaluate_group(context: RunContext, group: int, step: Step, posterior: Trun
     try:
         sums = partial_e_step(blocks, posterior, model, options, moments, context.cores, context.buffers, watch)
     except NoFiniteDensity as error:
-        _refuse(context, group, error, model.mixture)
+        _refuse(context, group, error, context.mixture(step.parameters))
         raise
     tally = sums.tally + RowTally(0, 0, 0.0, watch.seconds, context.rows.bytes_read - bytes_before)
     if moments is not None:
@@ -93,13 +93,13 @@ def _empty_moments(context: RunContext, group: int) -> Moments:
 
 
 def _row_blocks(
-    context: RunContext, group: int, mixture: Mixture, first_pass: bool, watch: Stopwatch
+    context: RunContext, group: int, centers: Centers, first_pass: bool, watch: Stopwatch
 ) -> Iterator[tuple[int, Rows]]:
     """Row blocks of a group as kernels take them, read ahead; the first pass checks what they hold."""
     start, stop = context.plan.groups[group]
     blocks = read_ahead(context.rows, start, stop, context.plan.block_rows)
     for first, block in watch.timed("read", blocks):
-        rows = working_rows(block, mixture.offset, mixture.means.dtype.name)
+        rows = working_rows(block, centers.offset, centers.means.dtype.name)
         if first_pass:
             refuse_values(context.rows, first, block, rows, context.settings.precision)
         yield first, rows

@@ -15,11 +15,12 @@ from vmfa_dask.em.statistics import merge_divergences
 from vmfa_dask.run.component_blocks import PARAMETER_NAMES, read_block, read_neighbors
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.handover import PartialResult, take_over
+from vmfa_dask.run.packed_versions import write_packed
 from vmfa_dask.run.row_source import n_features_of
 from vmfa_dask.run.step import Step
 from vmfa_dask.run.tasks.merge import total_tally
 from vmfa_dask.sizes import Sized
-from vmfa_dask.values import Float64, RowTally, Statistics
+from vmfa_dask.values import ComponentParameters, Float64, RowTally, Statistics
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,10 @@ def _update_parameters(context: RunContext, block: int, step: Step, parts: Seque
     shared = constraint.noise.shared
     arrays = {name: getattr(updated, name) for name in PARAMETER_NAMES if not (shared and name == "noise_variances")}
     context.storage.write(addresses.Parameters(step.parameters + 1, block), arrays)
+    # Noise variances that components share are not known yet, nor which components are split.
+    if not shared and context.settings.empty_components != "split":
+        parameters = ComponentParameters(**arrays)
+        write_packed(context.storage, context.plan, step.parameters + 1, block, parameters, *tools)
     return _block_update(updated, old.weights, start, shared)
 
 
@@ -120,6 +125,24 @@ def _block_update(updated: ParameterBlock, weights_before: Float64, start: int, 
     dropped = np.flatnonzero((updated.weights <= 0) & (weights_before > 0)) + start
     noise = counts @ updated.noise_variances if shared else None
     return BlockUpdate(float(counts.sum()), int(np.count_nonzero(counts > 0)), tuple(dropped.tolist()), noise)
+
+
+def share_packed(context: RunContext, block: int, version: int) -> None:
+    """Pack a component block for all processes of the machine, where its M-step has not done so.
+
+    Parameters
+    ----------
+    context : RunContext
+        The run in this process.
+    block : int
+        Number of the component block.
+    version : int
+        Version of the parameters.
+    """
+    parameters = read_block(context.storage, context.settings, context.plan, version, block)
+    with context.cores.exclusive():
+        tools = (context.cores, context.buffers)
+        write_packed(context.storage, context.plan, version, block, parameters, *tools)
 
 
 def update_noise(context: RunContext, step: Step, *reports: BlockReport) -> None:

@@ -86,9 +86,9 @@ def evaluate_part(context: RunContext, part: int, version: int) -> tuple[float, 
     truncation, watch, total = context.settings.truncation, Stopwatch(), 0.0
     size = max(64, _JOINTS // context.settings.n_components)
     with context.cores.exclusive():
-        mixture, packed = context.mixture(version), context.packed(version)
+        centers, packed = context.centers(version), context.packed(version)
         for start in range(0, len(rows), size):
-            block = working_rows(rows[start : start + size], mixture.offset, mixture.means.dtype.name)
+            block = working_rows(rows[start : start + size], centers.offset, centers.means.dtype.name)
             found = evaluate_exhaustively(block, packed, truncation, context.cores, context.buffers, watch)
             if not np.isfinite(found.free_energy).all():
                 raise ValueError(
