@@ -69,7 +69,9 @@ class ModelParameters(Sized):
             When a parameter is outside its range.
         """
         alive = mixture.weights > 0
-        parts = {name: getattr(mixture, name)[alive] for name in _NAMES}
+        parts = {name: getattr(mixture, name) for name in _NAMES}
+        if not alive.all():
+            parts = {name: array[alive] for name, array in parts.items()}
         parts["weights"] = parts["weights"] / parts["weights"].sum()
         return cls._holding(replace(mixture, **parts).checked(), model_type)
 

@@ -73,6 +73,50 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
     }
 
 
+def parameters_bytes(rows: RowSource, settings: Settings) -> int:
+    """Size of one version of the parameters.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The training rows.
+    settings : Settings
+        The run.
+
+    Returns
+    -------
+    int
+        Bytes.
+    """
+    item = 4 if settings.precision == "float32" else 8
+    return settings.n_components * (n_features_of(rows) * (settings.n_factors + 2) * item + 8)
+
+
+def stored_bytes(rows: RowSource, settings: Settings, shared: bool = False) -> int:
+    """Size of what is in the storage of a run at once, at most.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The training rows.
+    settings : Settings
+        The run.
+    shared : bool
+        Whether processes of one machine map one packed form.
+
+    Returns
+    -------
+    int
+        Bytes of three versions of the parameters (one that is better than later ones may be, the current and the next
+        one), two of the neighbours and of the kept components, and two packed forms with means.
+    """
+    c, d, h = settings.n_components, n_features_of(rows), settings.n_factors
+    item = 4 if settings.precision == "float32" else 8
+    versions = 3 * parameters_bytes(rows, settings) + 2 * 4 * c * settings.graph_size
+    packed = packed_bytes(c, h, d, item) + c * d * item if shared else 0
+    return versions + 2 * packed + 2 * rows.n_rows * (4 * settings.truncation + (settings.search_every > 1))
+
+
 def kept_bytes(rows: RowSource, settings: Settings) -> int:
     """Size of two versions of the state that a run keeps: the new one is written before the old one is removed.
 

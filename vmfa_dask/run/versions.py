@@ -28,6 +28,7 @@ def read_mixture(
     feature_shape: tuple[int, ...],
     version: int,
     buffers: BufferPool | None = None,
+    alive: bool = False,
 ) -> Mixture:
     """Parameters of a version.
 
@@ -41,19 +42,32 @@ def read_mixture(
         Number of the version.
     buffers : BufferPool, optional
         Where the arrays come from.
+    alive : bool
+        Leave out components without weight.
 
     Returns
     -------
     Mixture
+        A copy, made block by block.
 
     Raises
     ------
     KeyError
         If the storage does not hold the version.
     """
-    buffers = buffers or BufferPool()
-    blocks = [read_block(storage, settings, plan, version, block) for block in range(len(plan.component_blocks))]
-    arrays = {name: _joined([getattr(block, name) for block in blocks], buffers) for name in PARAMETER_NAMES}
+    buffers, filled = buffers or BufferPool(), 0
+    arrays: dict[str, NDArray[Any]] = {}
+    for number in range(len(plan.component_blocks)):
+        block = read_block(storage, settings, plan, version, number)
+        chosen = block.weights > 0 if alive else np.full(len(block.weights), True)
+        n = int(np.count_nonzero(chosen))
+        for name in PARAMETER_NAMES:
+            array = getattr(block, name)
+            if number == 0:
+                arrays[name] = buffers.empty((settings.n_components, *array.shape[1:]), array.dtype)
+            arrays[name][filled : filled + n] = array if n == len(array) else array[chosen]
+        filled += n
+    arrays = {name: array[:filled] for name, array in arrays.items()}
     offset = storage.read(addresses.RowSurvey())["offset"]
     return Mixture(**arrays, feature_shape=feature_shape, offset=offset, version=version)
 
@@ -233,9 +247,3 @@ def _parts_of(kind: str, version: int, settings: Settings, plan: Plan) -> list[t
     if settings.noise == "shared":
         parts.append((addresses.SharedNoise(version), True))
     return [*parts, (addresses.SplitParameters(version), False)] if splits else parts
-
-
-def _joined(parts: list[NDArray[Any]], buffers: BufferPool) -> NDArray[Any]:
-    """Component blocks one after the other; a copy, as stored arrays end with their version."""
-    joined = buffers.empty((sum(len(part) for part in parts), *parts[0].shape[1:]), parts[0].dtype)
-    return np.concatenate(parts, out=joined)

@@ -1,18 +1,32 @@
-"""The folder or prefix through which the processes of a run exchange versions. May import: store, cluster, service."""
+"""Where the versions of a run are: the folder or prefix through which processes exchange them, or this process.
+
+May import: run, store, cluster, service.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from vmfa_dask.cluster.workers import ask, naming_a_lost_scheduler
+from vmfa_dask.run.projection import parameters_bytes, stored_bytes
+from vmfa_dask.run.row_source import RowSource
+from vmfa_dask.run.settings import Settings
+from vmfa_dask.run.storage import MemoryStorage, Storage
 from vmfa_dask.service.checkpoints import KeptRun
 from vmfa_dask.store.exchange import ExchangeFolder, running_kernel
 from vmfa_dask.store.scratch import scratch_folder
 
+logger = logging.getLogger("vmfa_dask")
+
 _MOST_NAMES = 5
+# Parameters from which on a run in one process keeps its versions in files: writing them takes little of a pass then.
+_LARGE_BYTES = 128 * 2**20
 
 
 @contextmanager
@@ -73,6 +87,47 @@ def _folder_here(kept: KeptRun | None, scratch: str | None, name: str) -> Iterat
         yield kept.exchange(name)
     finally:
         kept.remove_exchange()
+
+
+@contextmanager
+def versions_here(kept: KeptRun | None, scratch: str | None, rows: RowSource, settings: Settings) -> Iterator[Storage]:
+    """Hold the versions of a run whose tasks all run in this process during the enclosed lines.
+
+    Large ones are files, which readers map: of up to three versions of the parameters, a pass reads one, block by
+    block, while it updates them.
+
+    Parameters
+    ----------
+    kept : KeptRun or None
+        Where the run is kept, if it is.
+    scratch : str or None
+        Folder for what the run places beside its own folder; None for the default.
+    rows : RowSource
+        The training rows.
+    settings : Settings
+        The run.
+
+    Yields
+    ------
+    Storage
+        Memory, or a temporary folder.
+    """
+    if parameters_bytes(rows, settings) < _LARGE_BYTES:
+        yield MemoryStorage()
+        return
+    with _folder_here(kept, scratch, uuid.uuid4().hex[:8]) as path:
+        needed, free = stored_bytes(rows, settings), shutil.disk_usage(path).free
+        if free >= needed:
+            yield ExchangeFolder(path)
+            return
+        logger.warning(
+            "versions of the parameters stay in memory: they would take %.0f MiB in %s, where %.0f MiB are free; "
+            "scratch=folder names another place",
+            needed / 2**20,
+            path,
+            free / 2**20,
+        )
+    yield MemoryStorage()
 
 
 def _reuse_files(client: Any, folder: str) -> None:

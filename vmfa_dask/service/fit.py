@@ -18,11 +18,11 @@ from vmfa_dask.run.held_out import training_rows
 from vmfa_dask.run.projection import projected_bytes
 from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.run.start import Start
-from vmfa_dask.run.storage import MemoryStorage
 from vmfa_dask.runtime.threads import Cores, available_cores
 from vmfa_dask.service.call import Call, checked_call
 from vmfa_dask.service.detached import DetachedRun
 from vmfa_dask.service.endings import ending_by_signals
+from vmfa_dask.service.exchange_folder import versions_here
 from vmfa_dask.service.inputs import BegunStart, check_start, describe_start, settings_of_fit, whole_start
 from vmfa_dask.service.keywords import ClusterKeywords, LocalKeywords, naming_keywords
 from vmfa_dask.service.on_cluster import check_cluster, executor_on, workers_for
@@ -288,9 +288,10 @@ def fit_local(data: Any, *, n_components: int, **keywords: Unpack[LocalKeywords]
                 kept.note_processor(this_processor())
             observer.kernels_begin()
             compile_ahead(settings, rows.dtype, validation is not None)
-            executor = SerialExecutor(RunContext(rows, settings, plan, MemoryStorage(), cores), observer)
+            with versions_here(kept, None, rows, settings) as storage:
+                executor = SerialExecutor(RunContext(rows, settings, plan, storage, cores), observer)
 
-            def report(record: IterationRecord) -> None:
-                show(record, options.progress)
+                def report(record: IterationRecord) -> None:
+                    show(record, options.progress)
 
-            return train(executor, whole_start(begin), rows.feature_shape, report, kept, observer, validation)
+                return train(executor, whole_start(begin), rows.feature_shape, report, kept, observer, validation)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,11 +29,11 @@ from vmfa_dask.run.observer import Observer
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.row_source import ArrayRows, RowSource
 from vmfa_dask.run.settings import Settings
-from vmfa_dask.run.storage import MemoryStorage, Storage
+from vmfa_dask.run.storage import Storage
 from vmfa_dask.run.validation import Validation
 from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.service.checkpoints import KeptRun
-from vmfa_dask.service.exchange_folder import exchange_folder
+from vmfa_dask.service.exchange_folder import exchange_folder, versions_here
 from vmfa_dask.service.options import Options
 from vmfa_dask.service.sources import spill
 from vmfa_dask.store.exchange import exchange_at
@@ -188,8 +188,13 @@ def executor_on(
         When the connection to the scheduler broke.
     """
     name = uuid.uuid4().hex[:8]
-    shared = nullcontext() if cluster.local else exchange_folder(kept, cluster.client, cluster.scratch, name)
-    with shared as folder:
+    storage: Storage
+    with ExitStack() as stack:
+        if cluster.local:
+            folder, storage = None, stack.enter_context(versions_here(kept, cluster.scratch, rows, settings))
+        else:
+            folder = stack.enter_context(exchange_folder(kept, cluster.client, cluster.scratch, name))
+            storage = exchange_at(folder)
         if folder is not None and isinstance(rows, ArrayRows):
             rows = spill(rows, f"{folder}/rows.zarr")
         elif folder is not None and isinstance(rows, ZarrRows):
@@ -199,7 +204,6 @@ def executor_on(
             with naming_a_lost_scheduler(cluster.client):
                 cluster.client.run(note_worker, on_error="ignore")
         reference = _reference(name, cluster, rows, settings, plan, folder, validation)
-        storage: Storage = MemoryStorage() if folder is None else exchange_at(folder)
         observer.kernels_begin()  # worker processes do it in their first task
         if cluster.local:
             cores = Cores(cluster.threads or 1)

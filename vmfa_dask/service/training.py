@@ -226,7 +226,8 @@ def train(
     try:
         state = training.run(start, last_state)
         # Read here, not in a task: results of tasks pass through the scheduler.
-        mixture = read_mixture(executor.storage, settings, executor.plan, feature_shape, state.parameters)
+        run = (executor.storage, settings, executor.plan)
+        mixture = read_mixture(*run, feature_shape, state.parameters, alive=True)
     except BaseException as error:
         failure = keep_latest(kept) if kept is not None else None
         raise_with(error, what_is_left(training.last_record, time.monotonic() - begin, kept, failure))
