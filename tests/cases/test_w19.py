@@ -114,7 +114,7 @@ def test_a_model_of_a_future_format_is_refused(old: Path) -> None:
     path.write_text(json.dumps(values))
     with pytest.raises(ValueError, match="format") as found:
         MixtureModel.load(old / "model")
-    assert names_both(str(found.value).replace(str(old), ""), models.GROUP_VERSION)
+    assert names_both(str(found.value).replace(str(old), ""), models.CHUNKED_VERSION)
 
 
 def test_a_run_of_a_future_format_is_refused_and_left_alone(old: Path) -> None:

@@ -11,7 +11,8 @@ import xarray
 import zarr
 
 from tests.samples import make_mixture, parameters
-from vmfa_dask.store.models import FORMAT_VERSION, GROUP_VERSION, load_mixture, save_mixture
+from vmfa_dask.store import models
+from vmfa_dask.store.models import CHUNKED_VERSION, FORMAT_VERSION, load_mixture, save_mixture
 from vmfa_dask.values import Mixture
 
 NAMES = ("weights", "means", "loadings", "noise_variances", "offset")
@@ -82,6 +83,27 @@ def test_a_failed_save_leaves_the_target_alone(tmp_path: Path, monkeypatch: pyte
     assert parameters(load_mixture(path)[0]) == parameters(image_mixture())
 
 
+def test_large_arrays_are_cut_into_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loadings of a component take 96 bytes: chunks of three components, the last one with one."""
+    monkeypatch.setattr(models, "_CHUNK_BYTES", 300)
+    saved, path = image_mixture(), tmp_path / "m"
+    save_mixture(saved, str(path))
+    assert sorted(p.name for p in (path / "loadings" / "c").iterdir()) == ["0", "1"]
+    assert zarr.open_group(path, mode="r").attrs["format_version"] == CHUNKED_VERSION
+    monkeypatch.undo()
+    assert parameters(load_mixture(str(path))[0]) == parameters(saved)
+    with xarray.open_zarr(path, consolidated=False) as opened:
+        np.testing.assert_array_equal(opened["loadings"], saved.loadings)
+    chunk = path / "loadings" / "c" / "1" / "0" / "0"
+    content = chunk.read_bytes()
+    chunk.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    with pytest.raises(ValueError, match="the array 'loadings' is damaged: its checksum does not match"):
+        load_mixture(str(path))
+    chunk.unlink()
+    with pytest.raises(ValueError, match="'loadings' lacks numbers; the file is incomplete"):
+        load_mixture(str(path))
+
+
 def edit(path: Path, **attributes: object) -> None:
     zarr.open_group(path, mode="r+").attrs.update(attributes)
 
@@ -89,7 +111,7 @@ def edit(path: Path, **attributes: object) -> None:
 def test_newer_formats_are_refused_by_number(tmp_path: Path) -> None:
     save_mixture(image_mixture(), str(tmp_path / "m"))
     edit(tmp_path / "m", format_version=FORMAT_VERSION + 6)
-    with pytest.raises(ValueError, match=rf"format {FORMAT_VERSION + 6}.* reads up to {GROUP_VERSION}"):
+    with pytest.raises(ValueError, match=rf"format {FORMAT_VERSION + 6}.* reads up to {CHUNKED_VERSION}"):
         load_mixture(str(tmp_path / "m"))
 
 

@@ -163,6 +163,12 @@ class RunContext:
                 self._evaluated = read_evaluated(*run, version, self.cores, self.buffers)
             return self._evaluated
 
+    def release(self) -> None:
+        """Drop what the last pass has left in memory; another one would make it again."""
+        with self._lock:
+            self._evaluated = self._stage = self._graph = None
+            self.buffers.clear()
+
     def centers(self, version: int) -> Centers:
         """Weights and means of a version.
 

@@ -81,6 +81,12 @@ class BufferPool:
             buffer = self._buffer(n_bytes + _CACHE_LINE_BYTES)
         return _cut(np.asarray(_Loan(buffer, self._returned)), shape, kind)
 
+    def clear(self) -> None:
+        """Give memory that waits for an array back to the system."""
+        with self._lock:
+            self._idle.clear()
+            self._returned.clear()
+
     def _buffer(self, size: int) -> NDArray[np.uint8]:
         """The smallest idle buffer that is large enough, where it is hardly larger, else a new one.
 

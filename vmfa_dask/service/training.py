@@ -16,12 +16,13 @@ from vmfa_dask.apply.model import MixtureModel
 from vmfa_dask.apply.model_type import ModelType
 from vmfa_dask.apply.summary import as_lines, as_table
 from vmfa_dask.run.algorithm import Training
+from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.executor import Executor
 from vmfa_dask.run.observer import Observer
 from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.start import Start
-from vmfa_dask.run.state import TRAINING, RunState
+from vmfa_dask.run.state import DONE, TRAINING, RunState
 from vmfa_dask.run.validation import Validation
 from vmfa_dask.run.versions import read_mixture
 from vmfa_dask.service.checkpoints import KeptRun
@@ -217,6 +218,8 @@ def train(
             kept.check_stop(record)
 
     def note(state: RunState) -> None:
+        if state.phase == DONE and executor.shares_memory:  # before the model is read
+            executor.results([executor.submit("release", 0, RunContext.release)])
         if kept is not None:
             kept.keep(state)
         on_state(state)

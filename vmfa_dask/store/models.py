@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import zarr
 
-from vmfa_dask.store.arrays import METADATA, describe, read_array, read_group, write_array
+from vmfa_dask.store.arrays import METADATA, chunk_length, describe, read_array, read_group, write_array
 from vmfa_dask.store.places import Place, locate, place_at
 from vmfa_dask.store.replacing import read_consistently, replace_tree
 from vmfa_dask.store.replacing_objects import GROUP_NAME
@@ -25,6 +25,10 @@ from vmfa_dask.values import FloatArray, Mixture
 FORMAT, FORMAT_VERSION = "vmfa_dask.mixture", 3
 # Of models that have replaced another one in an object store: their arrays are in a group that an attribute names.
 GROUP_VERSION = 4
+# Of models with arrays of several chunks, in a group below or not.
+CHUNKED_VERSION = 5
+# Size of a chunk: what is written, or read and checked, at once.
+_CHUNK_BYTES = 128 * 2**20
 _INCOMPLETE = f"{FORMAT}.incomplete"
 
 _DIMENSIONS = {
@@ -88,11 +92,12 @@ def save_mixture(
 
     def write_arrays(group: zarr.Group) -> None:
         for name, array in arrays.items():
-            write_array(group, name, array, _dimensions(name))
+            write_array(group, name, array, _dimensions(name), _CHUNK_BYTES)
 
+    is_cut = any(chunk_length(array, _CHUNK_BYTES) < len(array) for array in arrays.values())
     values = {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": CHUNKED_VERSION if is_cut else FORMAT_VERSION,
         "version": mixture.version,
         "feature_shape": list(mixture.feature_shape),
         **{name: getattr(mixture, name) for name in _SIZES},
@@ -102,7 +107,9 @@ def save_mixture(
     }
 
     def attributes(group: str | None) -> dict[str, Any]:
-        return sealed(values if group is None else {**values, "format_version": GROUP_VERSION, "group": group})
+        if group is None:
+            return sealed(values)
+        return sealed({**values, "format_version": CHUNKED_VERSION if is_cut else GROUP_VERSION, "group": group})
 
     def is_marked(attributes: Any) -> bool:
         return attributes.get("format") in (FORMAT, _INCOMPLETE)
@@ -199,10 +206,10 @@ def _check_format(path: str, attributes: dict[str, Any]) -> int:
     if attributes.get("format") != FORMAT:
         raise ValueError(f"{path}: format is {attributes.get('format')!r}, expected {FORMAT!r}")
     format_version = attributes.get("format_version")
-    if type(format_version) is not int or not 1 <= format_version <= GROUP_VERSION:
+    if type(format_version) is not int or not 1 <= format_version <= CHUNKED_VERSION:
         raise ValueError(
             f"{path}: written in format {format_version}, this version reads up to "
-            f"{GROUP_VERSION}; update vmfa_dask to load it"
+            f"{CHUNKED_VERSION}; update vmfa_dask to load it"
         )
     return format_version
 
@@ -212,6 +219,8 @@ def _group_of_arrays(path: str, attributes: dict[str, Any], format_version: int)
     if format_version < GROUP_VERSION:
         return ""
     group = attributes.get("group")
+    if format_version == CHUNKED_VERSION and group is None:
+        return ""
     if not isinstance(group, str) or not re.fullmatch(GROUP_NAME, group):
         raise ValueError(f"{path}: damaged: group is {group!r}, expected the name of a group of arrays")
     return group
