@@ -70,12 +70,12 @@ def test_wide_rows_are_cut_into_more_groups() -> None:
 
 
 def test_candidates_are_named_with_a_neighborhood_that_fits() -> None:
-    common: dict[str, Any] = {"n_components": 200_000, "n_factors": 0, "covariance_type": "diagonal"}
-    rows, settings = Rows(10**6, 4), Settings(**common, neighborhood=50_000)
+    common: dict[str, Any] = {"n_components": 20_000, "n_factors": 0, "covariance_type": "diagonal"}
+    rows, settings = Rows(2000, 4), Settings(**common, neighborhood=5_000)
     text, _ = advice_on(rows, settings, 500 * MIB)
-    assert "the largest part is candidates: a row is compared with up to 150001 components at once" in text
+    assert "the largest part is candidates: a row is compared with up to 15001 components at once" in text
     size = int(re.search(r"neighborhood=(\d+)", text)[1])  # type: ignore[index]
-    assert 1000 < size < 50_000
+    assert 50 < size < 5_000
     assert needed_by(rows, Settings(**common, neighborhood=size)) <= 500 * MIB
 
 

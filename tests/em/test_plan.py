@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from vmfa_dask.run.plan import BLOCK_BYTES, make_plan
-from vmfa_dask.run.projection import projected_bytes
+from vmfa_dask.run.projection import parameters_bytes, projected_bytes, stored_bytes
 from vmfa_dask.run.row_source import ArrayRows
 from vmfa_dask.run.settings import Settings
 
@@ -108,9 +109,31 @@ def test_projection_grows_with_what_it_counts() -> None:
     assert base["statistics"] >= 50 * 300 * 7 * 8
     assert base["rows"] >= 10_000 * 300
     assert project(c=500)["model"] > 9 * base["model"]
+    assert base["search"] >= 2 * 20 * 50 * 50
+    assert project(c=500)["search"] > 9 * base["search"]
     assert project(h=10)["statistics"] > 1.6 * base["statistics"]
     assert project(dtype="float64")["rows"] > 4 * base["rows"]
     assert project(n_rows=10**9)["rows"] < 2**30  # blocks are bounded, whatever the number of rows
+
+
+def test_parameters_in_files_are_projected_as_scratch() -> None:
+    """One packed form and the means are in memory, three versions of the parameters are not."""
+    rows, settings = Shape(2_000_000, 192), Settings.paper(50_000, 5)
+    one = parameters_bytes(rows, settings)
+    parts = projected_bytes(rows, settings, make_plan(rows, settings))
+    assert one < parts["model"] < 1.4 * one
+    assert 3 * one < stored_bytes(rows, settings) < stored_bytes(rows, settings, shared=True) - 2 * one
+    assert stored_bytes(rows, settings) > 3 * one + 2 * 4 * 3 * 2_000_000
+
+
+def test_seeding_is_projected_where_it_takes_more_than_passes() -> None:
+    rows, settings = Shape(2_000_000, 192), Settings.paper(5_000, 0, covariance_type="diagonal")
+    by_chain = [
+        projected_bytes(rows, s, make_plan(rows, s))["seeding"]
+        for s in (replace(settings, init_params="uniform"), replace(settings, init_params="afkmc2", chain_length=5_000))
+    ]
+    assert by_chain[0] == 0
+    assert by_chain[1] > 5_000 * 5_000 * 192
 
 
 @pytest.mark.parametrize(("n_rows", "shard", "unit"), [(50_000, 21_824, 682), (2_000_000, 21_824, 21_824)])

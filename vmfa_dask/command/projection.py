@@ -5,7 +5,7 @@ from __future__ import annotations
 from vmfa_dask.cluster.memory_check import check_memory
 from vmfa_dask.run.advice import Advice
 from vmfa_dask.run.plan import make_plan
-from vmfa_dask.run.projection import kept_bytes, projected_bytes
+from vmfa_dask.run.projection import kept_bytes, projected_bytes, stored_bytes
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.service.run_plan import RunPlan
@@ -13,8 +13,10 @@ from vmfa_dask.service.run_plan import RunPlan
 _HELD = {
     "rows": "row blocks",
     "candidates": "candidates of a row block",
-    "model": "parameters of two versions",
+    "model": "packed parameters and means",
     "statistics": "sums of partial E-steps",
+    "search": "neighbours and divergences",
+    "seeding": "seeding, beyond that",
     "process": "the process itself",
 }
 
@@ -46,6 +48,7 @@ def projection_lines(rows: RowSource, settings: Settings, n_groups: int | None, 
         "peak memory of a worker:",
         *(f"  {_HELD[name]:28s} {size / 2**20:10,.1f} MiB" for name, size in parts.items()),
         f"  {'together':28s} {sum(parts.values()) / 2**20:10,.1f} MiB",
+        f"processes exchange up to {stored_bytes(rows, settings, shared=True) / 2**20:,.1f} MiB through scratch",
         f"a run that is kept takes up to {kept_bytes(rows, settings) / 2**20:,.1f} MiB of disk",
     ]
     if limit is None:

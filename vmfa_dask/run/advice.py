@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from vmfa_dask.run.plan import MOST_ASKED_GROUPS, Plan, make_plan
-from vmfa_dask.run.projection import projected_bytes
+from vmfa_dask.run.projection import projected_bytes, stored_bytes
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
 
@@ -40,12 +40,17 @@ class Advice:
         parts = projected_bytes(self._rows, self._settings, self._plan)
         causes = {
             "rows": (parts["rows"], self._of_rows),
-            "candidates": (parts["candidates"], self._of_candidates),
-            "model": (parts["model"] + parts["statistics"], self._of_model),
+            "candidates": (parts["candidates"] + parts["search"], self._of_candidates),
+            "model": (parts["model"] + parts["statistics"] + parts["seeding"], self._of_model),
         }
         largest = max(causes, key=lambda name: causes[name][0])
         cause, ways = causes[largest][1](usable)
-        return f"the largest part is {cause}; {' or '.join(ways)} would fit" if ways else f"the largest part is {cause}"
+        text = f"the largest part is {cause}"
+        if not ways:
+            return text
+        scratch = stored_bytes(self._rows, self._settings, shared=True)
+        space = f"; beside memory, the run takes {scratch / _MIB:.0f} MiB of scratch" if largest == "model" else ""
+        return f"{text}; {' or '.join(ways)} would fit{space}"
 
     def _of_rows(self, usable: int) -> tuple[str, list[str]]:
         rows, longest = self._rows, max(stop - start for start, stop in self._plan.groups)
@@ -70,7 +75,9 @@ class Advice:
             while size >= 1 and not self._fits(usable, replace(settings, neighborhood=size)):
                 size //= 2  # with fewer candidates blocks have more rows: not every smaller number takes less
             ways += [f"neighborhood={size}"] if size else []
-        return cause, ways + self._smaller_blocks(usable)
+        ways += self._smaller_blocks(usable)
+        c = None if ways else self._most_components(usable)
+        return cause, [f"n_components={c}"] if c else ways
 
     def _of_model(self, usable: int) -> tuple[str, list[str]]:
         settings, ways = self._settings, []
@@ -81,12 +88,17 @@ class Advice:
         )
         if settings.precision == "float64" and self._fits(usable, replace(settings, precision="float32")):
             ways.append("precision='float32'")
-        c = _largest(lambda n: self._fits(usable, _of_components(settings, n)), 1, settings.n_components - 1)
+        c = self._most_components(usable)
         ways += [f"n_components={c}"] if c else []
         if h > 0 and self._fits(usable, replace(settings, n_factors=0)):
             fewer = _largest(lambda n: self._fits(usable, replace(settings, n_factors=n)), 1, h - 1)
             ways.append(f"n_factors={fewer or 0}")
         return cause, ways
+
+    def _most_components(self, usable: int) -> int | None:
+        """The largest C that fits."""
+        settings = self._settings
+        return _largest(lambda n: self._fits(usable, _of_components(settings, n)), 1, settings.n_components - 1)
 
     def _smaller_blocks(self, usable: int) -> list[str]:
         """More groups have fewer rows each, and so smaller blocks."""

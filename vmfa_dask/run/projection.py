@@ -1,4 +1,4 @@
-"""Memory that a run takes, projected from its plan before its first task. May import: em, run."""
+"""Memory and scratch space that a run takes, projected from its plan before its first task. May import: em, run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from vmfa_dask.run.settings import Settings
 
 # Results of partial E-steps that come before their merging begins: it waits for its call, and for the task in work.
 _LATE_RESULTS = 2
+# Parameters from which on a run in one process keeps its versions in files: writing them takes little of a pass then.
+FILES_FROM_BYTES = 128 * 2**20
+# Component and other component, Σ of log-ratios, number of terms.
+_TALLY_BYTES = 20
+# Tallies of one group at once: those so far, of the next row block, their sum, and that again without gaps.
+_TALLIES_OF_GROUP = 4
 
 
 def levels_above_merging(n_groups: int) -> int:
@@ -55,22 +61,62 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
     -------
     dict of str to int
         Bytes. `rows` counts the row block that is evaluated, the next one, and what a decoder holds meanwhile (as much
-        as is decoded together); `model` the parameters of two versions with their packed form; `statistics` one group's
-        sums, the results that are merged, their sum, and the sums of such sums (`run/passes.py`), in float64.
+        as is decoded together); `model` the packed form of a version and its means, and three versions of the parameters
+        where these are not in files; `statistics` one group's sums, the results that are merged, their sum, and the
+        sums of such sums (`run/passes.py`), in float64; `search` the neighbours, and the same for divergences, as if no
+        two rows agreed on a pair of components; `seeding` what the way to the first parameters takes beyond that.
     """
-    d, c, h = n_features_of(rows), settings.n_components, settings.n_factors
+    d = n_features_of(rows)
     item = 4 if settings.precision == "float32" else 8
     longest = max(stop - start for start, stop in plan.groups)
     block = min(plan.block_rows, longest)
     converted = 0 if rows.dtype.itemsize <= 4 else item
     held = block if rows.reads_parts else max(block, rows.decoded_rows)
-    return {
+    parts = {
         "rows": d * (3 * held * rows.dtype.itemsize + block * converted),
         "candidates": block * (28 * settings.most_candidates + 12 * settings.truncation),
-        "model": 2 * c * d * (h + 2) * item + 2 * packed_bytes(c, h, d, item),
+        "model": _model_bytes(rows, settings),
         "statistics": _parts_bytes(settings, d, len(plan.groups)),
-        "process": 200 * 2**20,
+        "search": _search_bytes(settings, rows.n_rows, longest, len(plan.groups)),
     }
+    passes = sum(parts.values()) - parts["rows"]
+    return {**parts, "seeding": max(0, _seeding_bytes(rows, settings) - passes), "process": 200 * 2**20}
+
+
+def _model_bytes(rows: RowSource, settings: Settings) -> int:
+    """What rows are evaluated with, and the versions of the parameters where they stay in memory."""
+    c, d, h = settings.n_components, n_features_of(rows), settings.n_factors
+    item = 4 if settings.precision == "float32" else 8
+    evaluated = packed_bytes(c, h, d, item) + c * (d * item + 8 * (h * h + 5))
+    one = parameters_bytes(rows, settings)
+    return evaluated + (3 * one if one < FILES_FROM_BYTES else 0)
+
+
+def _search_bytes(settings: Settings, n_rows: int, longest: int, n_groups: int) -> int:
+    """Two versions of the neighbours; tallied divergences of a group, of results that wait to be merged, and of sums."""
+    if settings.search == "exhaustive":
+        return 0
+
+    def of(rows: int) -> int:
+        return _TALLY_BYTES * min(rows * settings.search_size, settings.n_components**2)
+
+    n_waiting = min(n_groups, FAN_IN + (_LATE_RESULTS if n_groups > FAN_IN else 0))
+    merged = min(n_rows, longest * min(n_groups, FAN_IN))
+    # A sum is there twice while it grows.
+    one_more = max((_TALLIES_OF_GROUP - 1) * of(longest), 2 * of(merged))
+    neighbors = 2 * 4 * settings.n_components * settings.graph_size
+    return neighbors + n_waiting * of(longest) + one_more + levels_above_merging(n_groups) * of(n_rows)
+
+
+def _seeding_bytes(rows: RowSource, settings: Settings) -> int:
+    """What turns rows into the first means."""
+    c, d = settings.n_components, n_features_of(rows)
+    row = rows.dtype.itemsize
+    if settings.init_params == "afkmc2":
+        # Candidates as they were gathered, joined, in order, and as distances take them; then the seeds.
+        return (c - 1) * settings.chain_length * (d * (3 * row + 4) + 80) + 2 * 8 * c * d
+    # Rows, seeds relative to the offset, and again sorted, to be counted.
+    return c * d * (row + 3 * 8)
 
 
 def parameters_bytes(rows: RowSource, settings: Settings) -> int:

@@ -5,6 +5,7 @@ May import: run, store, cluster, service.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -14,8 +15,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from vmfa_dask.cluster.workers import ask, naming_a_lost_scheduler
-from vmfa_dask.run.projection import parameters_bytes, stored_bytes
-from vmfa_dask.run.row_source import RowSource
+from vmfa_dask.run.projection import FILES_FROM_BYTES, parameters_bytes, stored_bytes
+from vmfa_dask.run.row_source import ArrayRows, RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.storage import MemoryStorage, Storage
 from vmfa_dask.service.checkpoints import KeptRun
@@ -25,8 +26,6 @@ from vmfa_dask.store.scratch import scratch_folder
 logger = logging.getLogger("vmfa_dask")
 
 _MOST_NAMES = 5
-# Parameters from which on a run in one process keeps its versions in files: writing them takes little of a pass then.
-_LARGE_BYTES = 128 * 2**20
 
 
 @contextmanager
@@ -112,7 +111,7 @@ def versions_here(kept: KeptRun | None, scratch: str | None, rows: RowSource, se
     Storage
         Memory, or a temporary folder.
     """
-    if parameters_bytes(rows, settings) < _LARGE_BYTES:
+    if parameters_bytes(rows, settings) < FILES_FROM_BYTES:
         yield MemoryStorage()
         return
     with _folder_here(kept, scratch, uuid.uuid4().hex[:8]) as path:
@@ -128,6 +127,35 @@ def versions_here(kept: KeptRun | None, scratch: str | None, rows: RowSource, se
             free / 2**20,
         )
     yield MemoryStorage()
+
+
+def check_room(folder: str, rows: RowSource, settings: Settings) -> None:
+    """Refuse a folder that has no room for what the processes of a run exchange.
+
+    Parameters
+    ----------
+    folder : str
+        Path, or URL, of which nothing is known.
+    rows : RowSource
+        The training rows, which are written there as well if they are in memory.
+    settings : Settings
+        The run.
+
+    Raises
+    ------
+    OSError
+        With the space that is needed and the space that is free.
+    """
+    if "://" in folder:
+        return
+    in_memory = rows.n_rows * n_features_of(rows) * rows.dtype.itemsize if isinstance(rows, ArrayRows) else 0
+    needed, free = stored_bytes(rows, settings, shared=True) + in_memory, shutil.disk_usage(folder).free
+    if free < needed:
+        message = (
+            f"the processes of the run exchange up to {needed / 2**20:.0f} MiB there, and {free / 2**20:.0f} MiB are "
+            "free; scratch=folder names another place"
+        )
+        raise OSError(errno.ENOSPC, message, folder)
 
 
 def _reuse_files(client: Any, folder: str) -> None:

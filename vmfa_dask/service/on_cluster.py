@@ -33,7 +33,7 @@ from vmfa_dask.run.storage import Storage
 from vmfa_dask.run.validation import Validation
 from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.service.checkpoints import KeptRun
-from vmfa_dask.service.exchange_folder import exchange_folder, versions_here
+from vmfa_dask.service.exchange_folder import check_room, exchange_folder, versions_here
 from vmfa_dask.service.options import Options
 from vmfa_dask.service.sources import spill
 from vmfa_dask.store.exchange import exchange_at
@@ -184,6 +184,8 @@ def executor_on(
     ------
     FileNotFoundError
         When workers do not see the rows, or the folder through which processes exchange versions.
+    OSError
+        When that folder has no room for them.
     SchedulerLost
         When the connection to the scheduler broke.
     """
@@ -194,6 +196,7 @@ def executor_on(
             folder, storage = None, stack.enter_context(versions_here(kept, cluster.scratch, rows, settings))
         else:
             folder = stack.enter_context(exchange_folder(kept, cluster.client, cluster.scratch, name))
+            check_room(folder, rows, settings)
             storage = exchange_at(folder)
         if folder is not None and isinstance(rows, ArrayRows):
             rows = spill(rows, f"{folder}/rows.zarr")
