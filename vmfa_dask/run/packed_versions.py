@@ -18,10 +18,10 @@ from vmfa_dask.em.packed import SMALL_ARRAYS, PackedMixture, empty_packed, join_
 from vmfa_dask.run.component_blocks import read_block
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.settings import Settings
-from vmfa_dask.run.storage import Storage
+from vmfa_dask.run.storage import SharedArrays, Storage
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.threads import Cores
-from vmfa_dask.values import Centers, ComponentParameters
+from vmfa_dask.values import Centers, ComponentParameters, Float64
 
 logger = logging.getLogger(__name__)
 
@@ -131,9 +131,10 @@ def read_evaluated(
         If the storage does not hold the version.
     """
     offset = storage.read(addresses.RowSurvey())["offset"]
-    if storage.shared is not None:
+    shared = storage.shared
+    if shared is not None:
         try:
-            return _mapped(storage, plan, version, offset)
+            return _mapped(storage, shared, plan, version, offset)
         except KeyError:
             logger.debug("version %d is not packed for all processes", version)
     n_components, weights, means, parts = plan.component_blocks[-1][1], [], None, []
@@ -150,9 +151,11 @@ def read_evaluated(
     return centers, parts[0] if len(parts) == 1 else join_blocks([vars(part) for part in parts], packed)
 
 
-def _mapped(storage: Storage, plan: Plan, version: int, offset: np.ndarray) -> tuple[Centers, PackedMixture]:
+def _mapped(
+    storage: Storage, shared: SharedArrays, plan: Plan, version: int, offset: Float64
+) -> tuple[Centers, PackedMixture]:
     blocks = [storage.read(PackedBlock(version, block)) for block in range(len(plan.component_blocks))]
-    large = storage.read(PackedArrays(version))
+    large = shared.map_parts(PackedArrays(version))
     weights = np.concatenate([block["weights"] for block in blocks])
     return Centers(version, weights, large["means"], offset), join_blocks(blocks, large["packed"])
 

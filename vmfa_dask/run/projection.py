@@ -61,10 +61,11 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
     -------
     dict of str to int
         Bytes. `rows` counts the row block that is evaluated, the next one, and what a decoder holds meanwhile (as much
-        as is decoded together); `model` the packed form of a version and its means, and three versions of the parameters
-        where these are not in files; `statistics` one group's sums, the results that are merged, their sum, and the
-        sums of such sums (`run/passes.py`), in float64; `search` the neighbours, and the same for divergences, as if no
-        two rows agreed on a pair of components; `seeding` what the way to the first parameters takes beyond that.
+        as is decoded together); `model` the packed form of a version and its means, and three versions of the
+        parameters where these are not in files; `statistics` one group's sums, the results that are merged, their sum,
+        and the sums of such sums (`run/passes.py`), in float64; `search` the neighbours, and the same for divergences,
+        as if no two rows agreed on a pair of components; `seeding` what the way to the first parameters takes beyond
+        that.
     """
     d = n_features_of(rows)
     item = 4 if settings.precision == "float32" else 8
@@ -93,7 +94,7 @@ def _model_bytes(rows: RowSource, settings: Settings) -> int:
 
 
 def _search_bytes(settings: Settings, n_rows: int, longest: int, n_groups: int) -> int:
-    """Two versions of the neighbours; tallied divergences of a group, of results that wait to be merged, and of sums."""
+    """Two versions of the neighbours; tallied divergences of a group, of results that wait to be merged, of sums."""
     if settings.search == "exhaustive":
         return 0
 

@@ -54,6 +54,26 @@ class SharedArrays(Protocol):
         """
         ...
 
+    def map_parts(self, address: Address) -> Arrays:
+        """Map what was written in parts.
+
+        Parameters
+        ----------
+        address : Address
+            Where from.
+
+        Returns
+        -------
+        mapping of str to array
+            Not to be written to, although their flags allow it: kernels are compiled for such arrays.
+
+        Raises
+        ------
+        KeyError
+            If nothing was written there.
+        """
+        ...
+
 
 class Storage(Protocol):
     """Named arrays by address; each address is written once."""

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 
@@ -140,6 +140,27 @@ class ExchangeFolder(Versions):
                     file.seek(len(headers[n]) + start * row_bytes[n])
                     file.write(np.asarray(array, order="C").data)
 
+    def map_parts(self, address: Address) -> Arrays:
+        """Map what was written in parts.
+
+        Parameters
+        ----------
+        address : Address
+            Where from.
+
+        Returns
+        -------
+        mapping of str to array
+            Not to be written to, although their flags allow it: kernels are compiled for such arrays. (Pages that are
+            written to would be copied; those of the files stay as they are.)
+
+        Raises
+        ------
+        KeyError
+            If nothing was written there.
+        """
+        return self._mapped(self.name_of(address), "c")
+
     def reuse_files(self) -> None:
         """Let files of discarded versions be written again, until a process of another machine opens the folder.
 
@@ -210,12 +231,15 @@ class ExchangeFolder(Versions):
         return False
 
     def _read(self, name: str) -> Arrays:
+        return self._mapped(name, "r")
+
+    def _mapped(self, name: str, mode: Literal["r", "c"]) -> Arrays:
         path = self.place.target(name)
         if not os.path.exists(path):
             raise KeyError(path)
         files = {name.removesuffix(".npy"): os.path.join(path, name) for name in sorted(os.listdir(path))}
         # Views as plain arrays, because kernels are not compiled for `memmap`.
-        return {n: np.load(f, mmap_mode="r", allow_pickle=False).view(np.ndarray) for n, f in files.items()}
+        return {n: np.load(f, mmap_mode=mode, allow_pickle=False).view(np.ndarray) for n, f in files.items()}
 
 
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
