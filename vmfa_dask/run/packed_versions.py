@@ -142,7 +142,9 @@ def read_evaluated(
         parameters = read_block(storage, settings, plan, version, block)
         if means is None:
             (_, h, d), dtype = parameters.loadings.shape, parameters.means.dtype
-            means, packed = buffers.empty((n_components, d), dtype), empty_packed(n_components, h, d, dtype, buffers)
+            # First what is largest: its memory before has just come back, and too many buffers of a size are dropped.
+            packed = empty_packed(n_components, h, d, dtype, buffers)
+            means = buffers.empty((n_components, d), dtype)
         weights.append(parameters.weights)
         means[start:stop] = parameters.means  # a copy, as stored arrays end with their version
         parts.append(pack_block(parameters, cores, buffers, packed[start:stop]))

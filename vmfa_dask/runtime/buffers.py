@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 _CACHE_LINE_BYTES = 64
 # Smaller arrays come from the allocator's own free lists.
 _LARGE_BYTES = 2**20
-# Buffers of one size that wait for an array: what a pass holds at once beyond that goes back to the system.
+# Buffers of about one size that wait for an array: what a pass holds at once beyond that goes back to the system.
 _MOST_IDLE = 2
 # The last block of rows may be a bit shorter. (With more, arrays take the memory of larger ones, which take new pages.)
 _LARGEST_EXCESS = 1.25
@@ -90,7 +90,7 @@ class BufferPool:
     def _buffer(self, size: int) -> NDArray[np.uint8]:
         """The smallest idle buffer that is large enough, where it is hardly larger, else a new one.
 
-        Of the other idle ones, too many of one size are dropped.
+        Of the other idle ones, too many of about one size are dropped.
         """
         while self._returned:
             self._idle.append(self._returned.popleft())
@@ -99,8 +99,10 @@ class BufferPool:
         found = None if chosen is None else self._idle.pop(chosen)
         kept, n_idle = [], Counter[int]()
         for buffer in self._idle:
-            n_idle[len(buffer)] += 1
-            if n_idle[len(buffer)] <= _MOST_IDLE:
+            # Of about one size: candidates of row blocks, say, are as many as the rows happen to have.
+            about = int(math.log(len(buffer), _LARGEST_EXCESS))
+            n_idle[about] += 1
+            if n_idle[about] <= _MOST_IDLE:
                 kept.append(buffer)
         self._idle = kept
         return np.empty(int(_ROOM_TO_GROW * size), np.uint8) if found is None else found
