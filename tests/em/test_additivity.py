@@ -13,7 +13,7 @@ import pytest
 from tests.em.runs import assert_same_parameters, free_energies, make_context, train
 from tests.samples import draw, make_mixture, make_start
 from vmfa_dask import addresses
-from vmfa_dask.em.statistics import merge
+from vmfa_dask.em import statistics
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.executor import SerialExecutor
 from vmfa_dask.run.handover import PartialResult
@@ -23,6 +23,8 @@ from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.start import write_given_start
 from vmfa_dask.run.step import Step
 from vmfa_dask.run.tasks.e_step import run_e_step
+from vmfa_dask.runtime.buffers import BufferPool
+from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Statistics
 
 SETTINGS = Settings.paper(
@@ -40,15 +42,19 @@ def parts(plan: Plan) -> tuple[RunContext, list[PartialResult]]:
     return context, [run_e_step(context, group, STEP) for group in range(len(plan.groups))]
 
 
+def merge(parts: list[Statistics]) -> Statistics:
+    return statistics.merge(parts, 8, 4, Cores(2), BufferPool())
+
+
 def plan(edges: list[int], block_rows: int, tile_rows: int, components: int = 8) -> Plan:
     blocks = tuple((k, min(k + components, 8)) for k in range(0, 8, components))
     return Plan(tuple(itertools.pairwise(edges)), block_rows, tile_rows, blocks)
 
 
-def arrays(statistics: Statistics) -> list[np.ndarray]:
-    assert statistics.moments is not None
-    assert statistics.divergences is not None
-    m, d = statistics.moments, statistics.divergences
+def arrays(part: Statistics) -> list[np.ndarray]:
+    assert part.moments is not None
+    assert part.divergences is not None
+    m, d = part.moments, part.divergences
     return [m.counts, m.factor_moments, m.moments, d.indptr, d.ids, d.sums, d.counts]
 
 

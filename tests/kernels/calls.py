@@ -68,8 +68,10 @@ def sum_moments(
     p, rows = pack_mixture(mixture, cores), read_only(rows)
     regrouped, parameters = Regrouped(members, indptr), p.parameters
     sums = MomentSums(totals.counts, totals.factor_moments, totals.moments)
+    components = np.arange(len(totals.counts), dtype=np.int32)
+    tail = (parameters, mixture.means, len(components) if add else 0, sums)
     cores.run(
-        lambda a, b: component_moments(rows, regrouped, weights, a, b, parameters, mixture.means, add, sums),
+        lambda a, b: component_moments(rows, regrouped, components, weights, a, b, *tail),
         cores.split_by_work(indptr),
     )
     return p

@@ -42,7 +42,7 @@ def spaces(
     chosen = np.ones(n, np.uint8) if searched is None else searched
     sizes_by_rank = np.array(ranks or (neighbors.shape[1],) * kept.shape[1])
     candidates, sizes = np.full((n, size), -9, np.int32), np.zeros(n, np.int32)
-    unevaluated = SearchSpaces(candidates, sizes, np.empty_like(candidates), np.empty(0))
+    unevaluated = SearchSpaces(candidates, sizes, np.empty_like(candidates), np.empty(0), np.empty(candidates.shape))
     graph = Graph(neighbors, sizes_by_rank, alive)
     for a, b in zip((0, *cuts), (*cuts, n), strict=True):
         search.search_spaces(kept, chosen, graph, n_random, Draws(5, iteration, first_row), a, b, unevaluated)
@@ -163,7 +163,7 @@ def truncated(candidates: np.ndarray, sizes: np.ndarray, joints: np.ndarray, n_k
     slots = np.arange(n * width, dtype=np.int32).reshape(n, width)
     kept = unwritten(n, n_kept)
     for a, b in ((0, cut), (cut, n)):
-        truncation.truncate(SearchSpaces(candidates, sizes, slots, joints.ravel()), a, b, kept)
+        truncation.truncate(SearchSpaces(candidates, sizes, slots, joints.ravel(), np.empty_like(joints)), a, b, kept)
     return kept
 
 
@@ -202,13 +202,25 @@ def tallied(
     indptr = np.concatenate([[0], np.cumsum(np.bincount(kept[:, 0], minlength=c))])
     kl = similarity == "kl"
     references, shifts = (best - log_weights[kept[:, 0]], log_weights) if kl else (np.zeros(n), np.zeros(c))
-    offsets, lengths = np.arange(c + 1) * c, np.zeros(c, np.int32)
-    ids, sums, counts = np.empty(c * c, np.int32), np.empty(c * c), np.empty(c * c, np.int64)
+    lengths = np.zeros(c, np.int64)
+    ids, sums, counts = np.empty(2 * c * c, np.int32), np.empty(2 * c * c), np.empty(2 * c * c, np.int64)
+    spaces = SearchSpaces(candidates, sizes, slots, joints.ravel(), joints)
     for a, b in ((cut, c), (0, cut)):
-        spaces, out = SearchSpaces(candidates, sizes, slots, joints.ravel()), Tallies(offsets, ids, sums, counts)
-        tallies.tally_divergences(Regrouped(members, indptr), spaces, references, shifts, a, b, lengths, out)
-    used = np.concatenate([offsets[k] + np.arange(lengths[k]) for k in range(c)])
-    return np.concatenate([[0], np.cumsum(lengths)]), ids[used], sums[used], counts[used]
+        grouped, out = Regrouped(members, indptr), Tallies(indptr, ids, sums, counts)
+        tallies.tally_divergences(grouped, spaces, references, shifts, a, b, a * c, lengths, out)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    used = np.concatenate([np.arange(ends[cut]), cut * c + np.arange(ends[c] - ends[cut])])
+    return merged([(ends, ids[used], sums[used], counts[used])], c)
+
+
+def merged(parts: list[tuple[np.ndarray, ...]], most: int) -> tuple[np.ndarray, ...]:
+    """Sum of tallies as (indptr, ids, sums, counts), cut to `most` entries of a component."""
+    begins = np.cumsum([0] + [len(part[1]) for part in parts])
+    indptr = np.stack([part[0] + begin for part, begin in zip(parts, begins, strict=False)])
+    arrays = [np.concatenate([part[k] for part in parts]) for k in (1, 2, 3)]
+    out = [np.empty(indptr.shape[1], np.int64), *map(np.empty_like, arrays)]
+    n = tallies.merge_tallies(Tallies(indptr, *arrays), 9, most, Tallies(*out))
+    return (out[0], *(array[:n] for array in out[1:]))
 
 
 def as_pairs(indptr: np.ndarray, ids: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> dict:
@@ -244,11 +256,22 @@ def test_tallies_and_their_sum() -> None:
     a, b = (tallied(*part, log_weights, cut) for part, cut in zip(arrays, (0, 4), strict=True))
     assert_same(as_pairs(*a), twin.tally(mappings[0], log_weights))
     assert_same(as_pairs(*b), twin.tally(mappings[1], log_weights))
-    capacity = len(a[1]) + len(b[1])
-    total = np.zeros_like(a[0]), np.empty(capacity, np.int32), np.empty(capacity), np.empty(capacity, np.int64)
-    n = tallies.add_tallies(Tallies(*a), Tallies(*b), Tallies(*total))
-    pairs = as_pairs(total[0], total[1][:n], total[2][:n], total[3][:n])
-    assert_same(pairs, twin.tally(mappings[0] + mappings[1], log_weights))
+    pairs = as_pairs(*merged([a, b], 9))
+    expected = twin.tally(mappings[0] + mappings[1], log_weights)
+    assert_same(pairs, expected)
+    for most in (1, 3):  # the smallest mean divergences of each component
+        cut = {}
+        for c in range(9):
+            means = sorted((total / count, pair) for pair, (total, count) in expected.items() if pair[0] == c)
+            cut |= {pair: expected[pair] for _, pair in means[:most]}
+        assert_same(as_pairs(*merged([a, b], most)), cut)
+
+
+def test_of_equal_means_those_of_smaller_numbers_are_kept() -> None:
+    indptr, ids = np.array([0, 5]), np.array([6, 2, 8, 4, 1], np.int32)
+    sums, counts = np.array([6.0, 2.0, 1.0, 4.0, 9.0]), np.array([3, 1, 2, 2, 1])
+    assert merged([(indptr, ids, sums, counts)], 3)[1].tolist() == [2, 4, 8]
+    assert merged([(indptr, ids, sums, counts)], 1)[1].tolist() == [8]
 
 
 def test_tallies_of_joints() -> None:
@@ -283,12 +306,13 @@ def test_nearest_components(size: int) -> None:
     indptr, ids, sums, counts = tallied(*arrays[0], log_weights, 0)
     old = np.column_stack([np.arange(9), np.full((9, size - 1), 7)]).astype(np.int32)
     nearest = np.full((9, size), -9, np.int32)
-    tallies.nearest_components(Tallies(indptr, ids, sums, counts), 0, old, nearest)
+    tallies.nearest_components(Tallies(indptr, ids, sums, counts), 0, old, 0, 9, nearest)
     totals = twin.tally(mappings[0], log_weights)
     assert nearest.tolist() == [twin.nearest(c, totals, old[c].tolist(), size) for c in range(9)]
     assert nearest[8].tolist() == old[8].tolist()
     part = np.full((4, size), -9, np.int32)  # a block of components that does not begin at 0
     low, high = indptr[3], indptr[7]
     cut = Tallies(indptr[3:8] - low, ids[low:high], sums[low:high], counts[low:high])
-    tallies.nearest_components(cut, 3, old[3:7], part)
+    tallies.nearest_components(cut, 3, old[3:7], 2, 4, part)
+    tallies.nearest_components(cut, 3, old[3:7], 0, 2, part)
     np.testing.assert_array_equal(part, nearest[3:7])

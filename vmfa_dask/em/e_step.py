@@ -13,14 +13,13 @@ import numpy as np
 from vmfa_dask.em.evaluation import add_moments
 from vmfa_dask.em.exhaustive import evaluate_exhaustively
 from vmfa_dask.em.guided import GuidedSearch, SearchOptions
+from vmfa_dask.em.owners import count_owned_rows, owned_rows
 from vmfa_dask.em.packed import ModelVersion
 from vmfa_dask.em.row_block import RowBlock
 from vmfa_dask.em.rows import Rows
-from vmfa_dask.em.statistics import add_divergences
-from vmfa_dask.kernels.arguments import Regrouped, Tallies
+from vmfa_dask.em.tallies import DivergenceSum
 from vmfa_dask.kernels.moments import NEGLIGIBLE
 from vmfa_dask.kernels.parameters import add_posterior_covariances
-from vmfa_dask.kernels.tallies import tally_divergences
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.clock import Stopwatch
 from vmfa_dask.runtime.threads import Cores
@@ -126,7 +125,7 @@ def partial_e_step(
     """
     guided = GuidedSearch(model, options, cores, buffers, watch)
     kept, tally = posterior.empty_like(), RowTally(0, 0, 0.0)
-    divergences: Divergences | None = None
+    divergences = DivergenceSum(model, options.by_divergence, cores, buffers) if options.search else None
     for first_row, rows in blocks:
         part = slice(tally.n_rows, tally.n_rows + len(rows))
         # A RowBlock is all that the two ways of finding components have in common; everything below works on either.
@@ -142,60 +141,36 @@ def partial_e_step(
         if moments is not None:
             with watch.phase("moments"):
                 _add_moments(rows, block, model, cores, tally.n_rows > 0, moments)
-        if options.search:
+        if divergences is not None:
             with watch.phase("tallies"):
-                divergences = _tally_divergences(block, model, options.by_divergence, cores, divergences)
+                divergences.add(block)
         # Free energies are float64 in either precision, and NumPy adds them pairwise: a pass is judged by small
         # differences.
         tally += RowTally(len(rows), block.n_joints, float(np.sum(block.free_energy)))
         del block  # its buffers serve the next one
     # The covariance of the factors is the same for all rows of a component, so N_c times it is added once, at the end.
     if moments is not None:
-        add_posterior_covariances(model.packed.cholesky, moments.counts, moments.factor_moments)
-    return PartialSums(model.mixture.version, kept, moments, divergences, tally)
-
-
-def _tally_divergences(
-    block: RowBlock, model: ModelVersion, by_divergence: bool, cores: Cores, before: Divergences | None
-) -> Divergences:
-    """Blocks 2 and 3 of Algorithm 1: partition rows by their best component, tally the estimated divergences.
-
-    They are added to those of the row blocks before.
-    """
-    c, winners = model.mixture.n_components, block.components[:, 0]
-    # Stable sorts keep the rows of a component in order, so that each sum has one order on any number of threads.
-    members = np.argsort(winners, kind="stable").astype(np.int32)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(winners, minlength=c))])
-    # Room for the entries of a component: as many as its rows have candidates, and no more than C.
-    room = np.minimum(np.bincount(winners, weights=block.sizes, minlength=c).astype(np.int64), c)
-    offsets = np.concatenate([[0], np.cumsum(room)])
-    lengths, ids = np.zeros(c, np.int32), np.empty(offsets[-1], np.int32)
-    sums, counts = np.empty(offsets[-1]), np.empty(offsets[-1], np.int64)
-    shifts, best = model.packed.log_weights, block.best - model.packed.log_weights[winners]
-    # With zeros in their place the same kernel compares components by mean log-joints.
-    if not by_divergence:
-        shifts, best = np.zeros_like(shifts), np.zeros_like(best)
-    regrouped, spaces = Regrouped(members, indptr), block.spaces
-    tallies = Tallies(offsets, ids, sums, counts)
-    cores.run(
-        lambda a, b: tally_divergences(regrouped, spaces, best, shifts, a, b, lengths, tallies),
-        cores.split_by_work(indptr, block.operations),
-    )
-    # Kernels leave gaps where a component had room to spare; what waits and travels has none.
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    used = np.repeat(offsets[:-1] - ends[:-1], lengths) + np.arange(lengths.sum())
-    tallied = Divergences(ends, ids[used], sums[used], counts[used])
-    return tallied if before is None else add_divergences(before, tallied)
+        cholesky, sums = model.packed.cholesky, moments
+        cores.run(
+            lambda a, b: add_posterior_covariances(cholesky[a:b], sums.counts[a:b], sums.factor_moments[a:b]),
+            cores.split(len(cholesky), cholesky.shape[1] ** 3),
+        )
+    with watch.phase("tallies"):
+        tallied = None if divergences is None else divergences.total()
+    return PartialSums(model.mixture.version, kept, moments, tallied, tally)
 
 
 def _add_moments(
     rows: Rows, block: RowBlock, model: ModelVersion, cores: Cores, add: bool, out_moments: Moments
 ) -> None:
     """Moments of the rows of a block under the components that matter to them; without `add`, they overwrite."""
-    row, rank = np.nonzero(block.responsibilities > NEGLIGIBLE)
-    owner = block.components[row, rank]
+    c, n_ranks = model.mixture.n_components, block.components.shape[1]
+    counts = count_owned_rows(block, n_ranks, NEGLIGIBLE, c, cores)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
     # By component, and within one by row: a component is read once, and its sums have one order.
-    order = np.argsort(owner, kind="stable")
-    members, weights = row[order].astype(np.int32), block.responsibilities[row[order], rank[order]]
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=model.mixture.n_components))])
-    add_moments(rows, members, indptr, weights, model.packed, model.mixture.means, cores, add, out_moments)
+    members, weights = owned_rows(block, n_ranks, NEGLIGIBLE, indptr[:-1].copy(), int(indptr[-1]), cores)
+    components = np.arange(c, dtype=np.int32)
+    n_started = c if add else 0
+    add_moments(
+        rows, members, indptr, components, weights, model.packed, model.mixture.means, cores, n_started, out_moments
+    )

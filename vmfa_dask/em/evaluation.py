@@ -140,14 +140,15 @@ def add_moments(
     rows: Rows,
     members: Int32,
     indptr: Int64,
+    components: Int32,
     responsibilities: Float64,
     packed: PackedMixture,
     means: FloatArray,
     cores: Cores,
-    add: bool,
+    n_started: int,
     out_moments: Moments,
 ) -> None:
-    """Moments of every component over its rows (see `kernels.moments.component_moments`).
+    """Moments of B components over their rows (see `kernels.moments.component_moments`).
 
     Parameters
     ----------
@@ -155,8 +156,10 @@ def add_moments(
         Rows as `em.rows.working_rows` returns them.
     members : (J,) int32 array
         Row numbers, grouped by component.
-    indptr : (C + 1,) int64 array
-        Component c has the rows ``members[indptr[c]:indptr[c + 1]]``.
+    indptr : (B + 1,) int64 array
+        The b-th component has the rows ``members[indptr[b]:indptr[b + 1]]``.
+    components : (B,) int32 array
+        Numbers of the components.
     responsibilities : (J,) float64 array
         In the order of `members`.
     packed : PackedMixture
@@ -165,15 +168,17 @@ def add_moments(
         Its means, on which the moments are centred.
     cores : Cores
         Threads of this process.
-    add : bool
-        Add to `out_moments` in place of overwriting it.
+    n_started : int
+        The first ones of the B components, whose sums are added to what `out_moments` holds; others overwrite it.
     out_moments : Moments
-        The sums.
+        The sums of the B components.
     """
     # Threads divide components, never the rows of one: no sum is shared, and none needs a lock or a second order.
     regrouped, parameters = Regrouped(members, indptr), packed.parameters
     sums = MomentSums(out_moments.counts, out_moments.factor_moments, out_moments.moments)
     cores.run(
-        lambda a, b: component_moments(rows, regrouped, responsibilities, a, b, parameters, means, add, sums),
+        lambda a, b: component_moments(
+            rows, regrouped, components, responsibilities, a, b, parameters, means, n_started, sums
+        ),
         cores.split_by_work(indptr, _operations(packed)),
     )

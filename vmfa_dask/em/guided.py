@@ -168,10 +168,20 @@ class GuidedSearch:
 
         # Counted first, so that every range knows where its rows of a component go and all can scatter without locks.
         self.cores.run(count, ranges)
-        totals = counts.sum(axis=0)
+        totals = np.zeros(c + 1, np.int64)
+        over_components = self.cores.split(c, 4 * len(ranges))
+        self.cores.run(lambda a, b: np.sum(counts[:, a:b], axis=0, out=totals[a + 1 : b + 1]), over_components)
         # Behind the candidates of the tiles before.
-        indptr = np.concatenate([[0], np.cumsum(totals)]) + block.n_joints
+        totals[0] = block.n_joints
+        indptr = np.cumsum(totals)
+        begins = np.empty_like(counts)
+
         # Ranges in order, and rows in order within each: members of a component are sorted, whatever the threads.
-        begins = indptr[:-1] + np.cumsum(counts, axis=0) - counts
+        def begin(a: int, b: int) -> None:
+            begins[0, a:b] = indptr[a:b]
+            for k in range(1, len(ranges)):
+                np.add(begins[k - 1, a:b], counts[k - 1, a:b], out=begins[k, a:b])
+
+        self.cores.run(begin, over_components)
         self.cores.run(scatter, ranges)
         return indptr

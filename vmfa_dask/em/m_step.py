@@ -19,6 +19,8 @@ from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import ComponentParameters, Divergences, Float64, FloatArray, Int32, Moments
 
+_OPERATIONS_PER_ENTRY = 10
+
 
 @dataclass(frozen=True)
 class Constraint:
@@ -148,7 +150,7 @@ def average_noise(sums: Sequence[Float64], n_rows: float, lowest: Float64) -> Fl
     return np.maximum(sum_in_order(sums) / n_rows, lowest)
 
 
-def nearest_neighbors(divergences: Divergences, start: int, old: Int32) -> Int32:
+def nearest_neighbors(divergences: Divergences, start: int, old: Int32, cores: Cores) -> Int32:
     """g_c of one component block: the components with the smallest mean divergence (paper, eq. deltaF).
 
     Parameters
@@ -159,6 +161,8 @@ def nearest_neighbors(divergences: Divergences, start: int, old: Int32) -> Int32
         First component of the block.
     old : (B, G) int32 array
         Neighbours so far, which fill up where too few components were tallied.
+    cores : Cores
+        Threads of this process.
 
     Returns
     -------
@@ -167,5 +171,8 @@ def nearest_neighbors(divergences: Divergences, start: int, old: Int32) -> Int32
     """
     neighbors = np.empty_like(old)
     tallies = Tallies(divergences.indptr, divergences.ids, divergences.sums, divergences.counts)
-    nearest_components(tallies, start, old, neighbors)
+    cores.run(
+        lambda a, b: nearest_components(tallies, start, old, a, b, neighbors),
+        cores.split_by_work(divergences.indptr, _OPERATIONS_PER_ENTRY),
+    )
     return neighbors

@@ -28,6 +28,8 @@ class RowBlock:
         Index into `log_joints` of each candidate.
     log_joints : (J,) float64 array
         log p(c, x) of every row with its candidates, grouped by tile and component.
+    by_row : (n, S) float64 array
+        The same in the order of `candidates`.
     components : (n, C') int32 array
         Kept components K_n, best first.
     responsibilities : (n, C') float64 array
@@ -47,6 +49,7 @@ class RowBlock:
     sizes: Int32
     slots: Int32 | Int64
     log_joints: Float64
+    by_row: Float64
     components: Int32
     responsibilities: Float64
     best: Float64
@@ -57,7 +60,7 @@ class RowBlock:
     @property
     def spaces(self) -> SearchSpaces:
         """Search spaces in the form that kernels take."""
-        return SearchSpaces(self.candidates, self.sizes, self.slots, self.log_joints)
+        return SearchSpaces(self.candidates, self.sizes, self.slots, self.log_joints, self.by_row)
 
     @property
     def truncated(self) -> Truncated:
@@ -93,6 +96,7 @@ class RowBlock:
             buffers.empty((n_rows,), np.int32),
             buffers.empty(spaces, slot),
             buffers.empty((n_rows * search_size,), np.float64),
+            buffers.empty(spaces, np.float64),
             buffers.empty(kept, np.int32),
             buffers.empty(kept, np.float64),
             buffers.empty((n_rows,), np.float64),

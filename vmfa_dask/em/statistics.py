@@ -1,17 +1,17 @@
 """Sums of statistics: partial results of groups add up, in an order that is part of the result.
 
-May import: values, kernels.
+May import: values, runtime, em.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 import numpy as np
 
-from vmfa_dask.kernels.arguments import Tallies
-from vmfa_dask.kernels.tallies import add_tallies
+from vmfa_dask.em.tallies import add_divergences, most_entries
+from vmfa_dask.runtime.buffers import BufferPool
+from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Divergences, Moments, Statistics
 
 # Components whose statistics are summed together while they are in cache.
@@ -41,34 +41,19 @@ def sum_in_order(arrays: Sequence[np.ndarray], out: np.ndarray | None = None) ->
     return total
 
 
-def add_divergences(a: Divergences, b: Divergences) -> Divergences:
-    """Sum of two tallies of the same components.
-
-    Parameters
-    ----------
-    a, b : Divergences
-        Tallies D̃_cc̃ and N_cc̃ of one component block.
-
-    Returns
-    -------
-    Divergences
-    """
-    # Room as if no pair of components were in both; what is not used is cut off by copies, so that it is freed.
-    n_entries = len(a.ids) + len(b.ids)
-    indptr, ids = np.zeros_like(a.indptr), np.empty(n_entries, np.int32)
-    sums, counts = np.empty(n_entries), np.empty(n_entries, np.int64)
-    summands = (Tallies(d.indptr, d.ids, d.sums, d.counts) for d in (a, b))
-    n = add_tallies(*summands, Tallies(indptr, ids, sums, counts))
-    return Divergences(indptr, ids[:n].copy(), sums[:n].copy(), counts[:n].copy())
-
-
-def merge_divergences(parts: Sequence[Statistics]) -> Divergences | None:
+def merge_divergences(
+    parts: Sequence[Statistics], n_components: int, n_neighbors: int, cores: Cores, buffers: BufferPool
+) -> Divergences | None:
     """Sum of the tallies, in the order of the parts.
 
     Parameters
     ----------
     parts : sequence of Statistics
         Statistics of one component block.
+    n_components, n_neighbors : int
+        C and G, by which the number of entries is bounded.
+    cores, buffers : Cores, BufferPool
+        Threads and memory of this process.
 
     Returns
     -------
@@ -76,16 +61,29 @@ def merge_divergences(parts: Sequence[Statistics]) -> Divergences | None:
         None where no part has tallies.
     """
     tallied = [part.divergences for part in parts if part.divergences is not None]
-    return reduce(add_divergences, tallied) if tallied else None
+    if len(tallied) < 2:
+        return tallied[0] if tallied else None
+    return add_divergences(tallied, n_components, most_entries(n_components, n_neighbors), cores, buffers)
 
 
-def merge(parts: Sequence[Statistics], dtype: str | None = None) -> Statistics:
+def merge(
+    parts: Sequence[Statistics],
+    n_components: int,
+    n_neighbors: int,
+    cores: Cores,
+    buffers: BufferPool,
+    dtype: str | None = None,
+) -> Statistics:
     """Sum of the statistics of several groups for one component block, in the given order.
 
     Parameters
     ----------
     parts : sequence of Statistics
         Statistics of the same model version and component block.
+    n_components, n_neighbors : int
+        C and G.
+    cores, buffers : Cores, BufferPool
+        Threads and memory of this process.
     dtype : {"float32", "float64"}, optional
         Dtype of the summed moments; by default that of the first part.
 
@@ -117,4 +115,5 @@ def merge(parts: Sequence[Statistics], dtype: str | None = None) -> Statistics:
             sums[cached] = sum_in_order([m.moments[cached] for m in moments], scratch)
         counts, factor_moments = (sum_in_order([getattr(m, k) for m in moments]) for k in ("counts", "factor_moments"))
         total = Moments(counts, factor_moments, sums)
-    return Statistics(first.version, first.start, first.stop, total, merge_divergences(parts))
+    tallied = merge_divergences(parts, n_components, n_neighbors, cores, buffers)
+    return Statistics(first.version, first.start, first.stop, total, tallied)

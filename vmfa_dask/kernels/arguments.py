@@ -212,12 +212,15 @@ class SearchSpaces(NamedTuple):
         Position of each candidate's joint in `log_joints`.
     log_joints : (J,) float64
         log p(c, x), regrouped by component.
+    by_row : (n, S) float64
+        The same in the order of `candidates`.
     """
 
     candidates: Int32
     sizes: Int32
     slots: Int32 | Int64
     log_joints: Float64
+    by_row: Float64
 
 
 class Truncated(NamedTuple):

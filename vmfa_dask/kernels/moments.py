@@ -100,33 +100,36 @@ def accumulate(typingctx: Any, rows: Any, ids: Any, means: Any, weights: Any, fa
 def component_moments(
     rows: Any,
     regrouped: Regrouped,
+    components: Any,
     responsibilities: Any,
     first: Any,
     last: Any,
     parameters: PackedParameters,
     means: Any,
-    add: Any,
+    n_started: Any,
     out_sums: MomentSums,
 ) -> None:
-    """N_c, Σ q ẑẑᵀ and the moments of components ``first:last`` over their rows (paper, appendix:Mstep).
+    """N_c, Σ q ẑẑᵀ and the moments of some components over their rows (paper, appendix:Mstep).
 
     Parameters
     ----------
     rows : (n, D), any real dtype
     regrouped : Regrouped
-        Rows of each component that have a responsibility worth counting, K in all.
+        Rows of each of B components that have a responsibility worth counting, K in all.
+    components : (B,) int32
+        Numbers of these components.
     responsibilities : (K,) float64
         q of each of them.
     first, last : int
-        Range of components.
+        Range of the B components.
     parameters : PackedParameters
         Factor means are z = R⁻ᵀWt (eq:z_gauss_params).
     means : (C, D) float32 or float64
         μ, on which moments are centred.
-    add : bool
-        Whether sums are added to what the out arrays hold; else they are written over it.
+    n_started : int
+        The first ones of the B components, whose sums are added to what the out arrays hold; others overwrite it.
     out_sums : MomentSums, out
-        Without the covariance of the factors; moments are rounded to their dtype.
+        Of the B components. Without the covariance of the factors; moments are rounded to their dtype.
     """
     members, indptr = regrouped
     packed, _, precise_slot, _, packed_precise, cholesky, factors, tile = parameters
@@ -134,45 +137,46 @@ def component_moments(
     n_factors = len(factors)
     # Sums of one component stay in the cache: those of all would pass through memory with every row block.
     totals = np.empty(out_moments.shape[1:])
-    for c in range(first, last):
-        n = indptr[c + 1] - indptr[c]
+    for b in range(first, last):
+        c, add = components[b], b < n_started
+        n = indptr[b + 1] - indptr[b]
         if not add:
-            out_counts[c] = 0.0
-            out_factor_moments[c] = 0.0
+            out_counts[b] = 0.0
+            out_factor_moments[b] = 0.0
         if n == 0:
             if not add:
-                out_moments[c] = 0.0
+                out_moments[b] = 0.0
             continue
         # Projections are computed again, not kept from the log-joints: of all candidates of a row only the C' kept ones
         # have a responsibility.
         sums = np.empty((n, n_factors + 1))
         weights = np.empty((n, n_factors + 1), means.dtype)
-        ids = members[indptr[c] : indptr[c + 1]]
+        ids = members[indptr[b] : indptr[b + 1]]
         if n_factors > 0:  # without factors q alone weights the moments, and no projection is needed
             if precise_slot[c] < 0:
                 project_rows(rows, ids, packed[c], factors, tile, sums)
             else:
                 project_rows(rows, ids, packed_precise[precise_slot[c]], factors, tile, sums)
         for i in range(n):
-            q = responsibilities[indptr[c] + i]
+            q = responsibilities[indptr[b] + i]
             z = sums[i]
             solve_transposed(cholesky[c], z[1:])  # entry h + 1 turns from (Wt)_h into z_h
-            out_counts[c] += q
+            out_counts[b] += q
             for h in range(n_factors):
                 for j in range(n_factors):
-                    out_factor_moments[c, h, j] += q * z[h + 1] * z[j + 1]
-                out_factor_moments[c, h, n_factors] += q * z[h + 1]
-                out_factor_moments[c, n_factors, h] += q * z[h + 1]
+                    out_factor_moments[b, h, j] += q * z[h + 1] * z[j + 1]
+                out_factor_moments[b, h, n_factors] += q * z[h + 1]
+                out_factor_moments[b, n_factors, h] += q * z[h + 1]
                 weights[i, h + 1] = q * z[h + 1]
-            out_factor_moments[c, n_factors, n_factors] += q
+            out_factor_moments[b, n_factors, n_factors] += q
             weights[i, 0] = q
         # Only now are large arrays touched, once each: read if they are added to, and written past the caches.
         if add:
-            totals[:] = out_moments[c]
+            totals[:] = out_moments[b]
         else:
             totals[:] = 0.0
         for start in range(0, n, ROWS_PER_PART):
             stop = min(start + ROWS_PER_PART, n)
             accumulate(rows, ids[start:stop], means[c], weights[start:stop], factors, totals)
-        stream(totals.reshape(-1), out_moments[c].reshape(-1))
+        stream(totals.reshape(-1), out_moments[b].reshape(-1))
     finish_streams()

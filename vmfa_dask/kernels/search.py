@@ -90,7 +90,7 @@ def search_spaces(
     """
     neighbors, neighborhoods, alive = graph
     seed, iteration, first_row = draws
-    out_candidates, out_sizes, _, _ = out_spaces
+    out_candidates, out_sizes, _, _, _ = out_spaces
     n_components = neighbors.shape[0]
     # The last row that each component was proposed to: nothing has to be cleared between rows.
     seen = np.full(n_components, -1, np.int64)
@@ -165,3 +165,69 @@ def group_by_component(
             next_slot[c] = slot + 1
             out_members[slot] = i
             out_slots[i, k] = slot
+
+
+@kernel
+def count_by_owner(
+    components: Any, weights: Any, n_ranks: Any, least: Any, first: Any, last: Any, out_counts: Any
+) -> None:
+    """Number of rows that each component in ``first:last`` owns: those that keep it with more than `least`.
+
+    Every thread passes over all rows, which are few numbers each: so none needs counters of all C.
+
+    Parameters
+    ----------
+    components : (n, C') int32
+        Kept components, −1 where a row has fewer.
+    weights : (n, C') float64
+        Their responsibilities.
+    n_ranks : int
+        Kept components that may own their row: the first ones.
+    least : float
+        Owners have more than this.
+    first, last : int
+        Range of components.
+    out_counts : (C,) int64, out
+        Written for the range.
+    """
+    out_counts[first:last] = 0
+    for i in range(components.shape[0]):
+        for k in range(n_ranks):
+            c = components[i, k]
+            if first <= c and c < last and weights[i, k] > least:
+                out_counts[c] += 1
+
+
+@kernel
+def group_by_owner(
+    components: Any,
+    weights: Any,
+    n_ranks: Any,
+    least: Any,
+    first: Any,
+    last: Any,
+    next_slot: Any,
+    out_members: Any,
+    out_weights: Any,
+) -> None:
+    """The rows that `count_by_owner` has counted, by component, and in order within one.
+
+    Parameters
+    ----------
+    components, weights, n_ranks, least, first, last
+        As there.
+    next_slot : (C,) int64, in and out
+        Where the first row of each component goes; advanced with each row.
+    out_members : (J,) int32, out
+        Row numbers.
+    out_weights : (J,) float64, out
+        Responsibilities.
+    """
+    for i in range(components.shape[0]):
+        for k in range(n_ranks):
+            c = components[i, k]
+            if first <= c and c < last and weights[i, k] > least:
+                slot = next_slot[c]
+                next_slot[c] = slot + 1
+                out_members[slot] = i
+                out_weights[slot] = weights[i, k]

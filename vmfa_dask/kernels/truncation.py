@@ -90,20 +90,22 @@ def truncate(spaces: SearchSpaces, first: Any, last: Any, out: Truncated) -> Non
 
     Parameters
     ----------
-    spaces : SearchSpaces
-        Evaluated candidates.
+    spaces : SearchSpaces, in and out
+        Evaluated candidates; their log-joints by row are written.
     first, last : int
         Range of rows.
     out : Truncated, out
     """
-    candidates, sizes, slots, log_joints = spaces
+    candidates, sizes, slots, log_joints, by_row = spaces
     out_components, out_responsibilities, out_best, out_free_energy = out
     kept = np.empty(out_components.shape[1])
     for i in range(first, last):
         n = 0
         for k in range(sizes[i]):
-            # Slots lead to joints that lie by component: the only access here that is not in order.
-            n = _keep(log_joints[slots[i, k]], candidates[i, k], n, kept, out_components[i])
+            # Slots lead to joints that lie by component: the only access here that is not in order, so what it finds is
+            # kept for the tallies.
+            by_row[i, k] = log_joints[slots[i, k]]
+            n = _keep(by_row[i, k], candidates[i, k], n, kept, out_components[i])
         best = kept[0] if n > 0 else -np.inf
         out_best[i] = best
         out_free_energy[i] = _normalize(kept, n, best, out_components[i], out_responsibilities[i])

@@ -97,10 +97,11 @@ def update_block(context: RunContext, block: int, step: Step, *results: PartialR
 
 def _update_neighbors(context: RunContext, block: int, step: Step, parts: Sequence[Statistics]) -> None:
     start = context.plan.component_blocks[block][0]
-    divergences = merge_divergences(parts)
+    settings, cores = context.settings, context.cores
+    divergences = merge_divergences(parts, settings.n_components, settings.graph_size, cores, context.buffers)
     assert divergences is not None
-    old = read_neighbors(context.storage, context.settings, context.plan, step.graph, block)
-    neighbors = nearest_neighbors(divergences, start, old)
+    old = read_neighbors(context.storage, settings, context.plan, step.graph, block)
+    neighbors = nearest_neighbors(divergences, start, old, cores)
     context.storage.write(addresses.Graph(step.graph + 1, block), {"neighbors": neighbors})
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from vmfa_dask.em.statistics import merge
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.handover import PartialResult, take_over
-from vmfa_dask.values import RowTally
+from vmfa_dask.values import RowTally, Statistics
 
 
 def pick_block(context: RunContext, block: int, result: PartialResult) -> PartialResult:
@@ -46,7 +46,7 @@ def merge_block(context: RunContext, block: int, *results: PartialResult) -> Par
     PartialResult
     """
     with context.cores.exclusive(hurry=True):
-        statistics = merge([take_over(context, block, result) for result in results])
+        statistics = _merged(context, [take_over(context, block, result) for result in results])
     return PartialResult({block: statistics}, total_tally(results))
 
 
@@ -70,8 +70,13 @@ def add_block(context: RunContext, block: int, ends: bool, *results: PartialResu
     """
     with context.cores.exclusive(hurry=True):
         dtype = context.settings.precision if ends else "float64"
-        statistics = merge([result.statistics[block] for result in results], dtype)
+        statistics = _merged(context, [result.statistics[block] for result in results], dtype)
     return PartialResult({block: statistics}, total_tally(results))
+
+
+def _merged(context: RunContext, parts: Sequence[Statistics], dtype: str | None = None) -> Statistics:
+    settings = context.settings
+    return merge(parts, settings.n_components, settings.graph_size, context.cores, context.buffers, dtype)
 
 
 def total_tally(results: Sequence[PartialResult]) -> RowTally:
