@@ -65,8 +65,9 @@ class Case:
 
     def moments(self) -> None:
         """Compute the moments of all components once."""
-        grouped = (self.rows, self.members, self.indptr, self.responsibilities)
-        add_moments(*grouped, self.precision, self.mixture.means, self.cores, False, self.totals)
+        components = np.arange(self.mixture.n_components, dtype=np.int32)
+        grouped = (self.rows, self.members, self.indptr, components, self.responsibilities)
+        add_moments(*grouped, self.precision, self.mixture.means, self.cores, 0, self.totals)
 
     def all_joints(self) -> None:
         """Evaluate all rows with all components once, as in exhaustive search."""

@@ -10,16 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vmfa_dask.em.evaluation import add_moments
 from vmfa_dask.em.exhaustive import evaluate_exhaustively
 from vmfa_dask.em.guided import GuidedSearch, SearchOptions
-from vmfa_dask.em.owners import count_owned_rows, owned_rows
+from vmfa_dask.em.moments import MomentSum
 from vmfa_dask.em.packed import ModelVersion
-from vmfa_dask.em.row_block import RowBlock
 from vmfa_dask.em.rows import Rows
 from vmfa_dask.em.tallies import DivergenceSum
-from vmfa_dask.kernels.moments import NEGLIGIBLE
-from vmfa_dask.kernels.parameters import add_posterior_covariances
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.clock import Stopwatch
 from vmfa_dask.runtime.threads import Cores
@@ -89,7 +85,7 @@ def partial_e_step(
     posterior: TruncatedPosterior,
     model: ModelVersion,
     options: SearchOptions,
-    moments: Moments | None,
+    moments: MomentSum | None,
     cores: Cores,
     buffers: BufferPool,
     watch: Stopwatch,
@@ -107,8 +103,8 @@ def partial_e_step(
         What they are evaluated with.
     options : SearchOptions
         How search spaces are made. Divergences are tallied where the pass searches.
-    moments : Moments or None
-        Memory for the moments, whose first row block overwrites it; None where none are wanted.
+    moments : MomentSum or None
+        Empty sums of the moments; None where none are wanted.
     cores, buffers : Cores, BufferPool
         Threads and memory of this process.
     watch : Stopwatch
@@ -140,7 +136,7 @@ def partial_e_step(
         kept.put(part, TruncatedPosterior(block.components, block.resting))
         if moments is not None:
             with watch.phase("moments"):
-                _add_moments(rows, block, model, cores, tally.n_rows > 0, moments)
+                moments.add(rows, block)
         if divergences is not None:
             with watch.phase("tallies"):
                 divergences.add(block)
@@ -148,29 +144,12 @@ def partial_e_step(
         # differences.
         tally += RowTally(len(rows), block.n_joints, float(np.sum(block.free_energy)))
         del block  # its buffers serve the next one
-    # The covariance of the factors is the same for all rows of a component, so N_c times it is added once, at the end.
+    summed: Moments | None = None
     if moments is not None:
-        cholesky, sums = model.packed.cholesky, moments
-        cores.run(
-            lambda a, b: add_posterior_covariances(cholesky[a:b], sums.counts[a:b], sums.factor_moments[a:b]),
-            cores.split(len(cholesky), cholesky.shape[1] ** 3),
-        )
-    with watch.phase("tallies"):
-        tallied = None if divergences is None else divergences.total()
-    return PartialSums(model.mixture.version, kept, moments, tallied, tally)
-
-
-def _add_moments(
-    rows: Rows, block: RowBlock, model: ModelVersion, cores: Cores, add: bool, out_moments: Moments
-) -> None:
-    """Moments of the rows of a block under the components that matter to them; without `add`, they overwrite."""
-    c, n_ranks = model.mixture.n_components, block.components.shape[1]
-    counts = count_owned_rows(block, n_ranks, NEGLIGIBLE, c, cores)
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    # By component, and within one by row: a component is read once, and its sums have one order.
-    members, weights = owned_rows(block, n_ranks, NEGLIGIBLE, indptr[:-1].copy(), int(indptr[-1]), cores)
-    components = np.arange(c, dtype=np.int32)
-    n_started = c if add else 0
-    add_moments(
-        rows, members, indptr, components, weights, model.packed, model.mixture.means, cores, n_started, out_moments
-    )
+        with watch.phase("moments"):
+            summed = moments.total(model.mixture.means.dtype.name)
+    tallied: Divergences | None = None
+    if divergences is not None:
+        with watch.phase("tallies"):
+            tallied = divergences.total()
+    return PartialSums(model.mixture.version, kept, summed, tallied, tally)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vmfa_dask.em.noise import NoiseModel
-from vmfa_dask.em.statistics import CACHED_COMPONENTS, sum_in_order
+from vmfa_dask.em.statistics import cached_components, sum_in_order, sum_moments
 from vmfa_dask.kernels.arguments import MomentSums, Parameters, Tallies
 from vmfa_dask.kernels.parameters import maximize
 from vmfa_dask.kernels.tallies import nearest_components
@@ -102,20 +102,21 @@ def maximize_block(
     # From the pool, as they are as large as the model and are made in every pass.
     means, loadings = buffers.empty((n, d), dtype), buffers.empty((n, h, d), dtype)
     noise, counts = buffers.empty((n, d), dtype), np.empty(n)
-    floors = constraint.noise.floors(constraint.lowest)
+    floors, size = constraint.noise.floors(constraint.lowest), cached_components(h, d)
 
     def maximize_range(a: int, b: int) -> None:
         # One array for all sums of this thread: Dask's workers return freed memory to the system at once, so each large
         # temporary array would fault its pages in anew.
-        scratch = np.empty((CACHED_COMPONENTS, h + 2, d))
-        for low in range(a, b, CACHED_COMPONENTS):
-            cached = slice(low, min(low + CACHED_COMPONENTS, b))
-            counts[cached] = sum_in_order([m.counts[cached] for m in moments])
+        scratch = np.empty((size, h + 2, d))
+        for low in range(a, b, size):
+            high = min(low + size, b)
+            cached = slice(low, high)
+            counts[cached] = sum_moments(moments, low, high, "counts")
             # Partial results may be float32; they are added in float64, as the M-step subtracts sums that nearly
             # cancel.
-            factor_moments = sum_in_order([m.factor_moments[cached] for m in moments])
+            factor_moments = sum_moments(moments, low, high, "factor_moments")
             sums = MomentSums(
-                counts[cached], factor_moments, sum_in_order([m.moments[cached] for m in moments], scratch)
+                counts[cached], factor_moments, sum_moments(moments, low, high, "moments", scratch)
             )
             parameters = Parameters(old.means[cached], old.loadings[cached], old.noise_variances[cached])
             updated = Parameters(means[cached], loadings[cached], noise[cached])

@@ -12,10 +12,26 @@ import numpy as np
 from vmfa_dask.em.tallies import add_divergences, most_entries
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.threads import Cores
-from vmfa_dask.values import Divergences, Moments, Statistics
+from vmfa_dask.values import Divergences, Float64, Int32, Moments, Statistics
 
-# Components whose statistics are summed together while they are in cache.
-CACHED_COMPONENTS = 4
+# Sums of some components that are made together, and stay in a cache while they are: at least four components.
+_CACHED_BYTES = 2**19
+_FEWEST_CACHED = 4
+
+
+def cached_components(n_factors: int, n_features: int) -> int:
+    """Components whose statistics are summed together while they are in cache.
+
+    Parameters
+    ----------
+    n_factors, n_features : int
+        H and D.
+
+    Returns
+    -------
+    int
+    """
+    return max(_FEWEST_CACHED, _CACHED_BYTES // (8 * (n_factors + 2) * n_features))
 
 
 def sum_in_order(arrays: Sequence[np.ndarray], out: np.ndarray | None = None) -> np.ndarray:
@@ -38,6 +54,69 @@ def sum_in_order(arrays: Sequence[np.ndarray], out: np.ndarray | None = None) ->
     np.copyto(total, arrays[0])
     for array in arrays[1:]:
         total += array
+    return total
+
+
+def sum_moments(parts: Sequence[Moments], low: int, high: int, name: str, out: Float64 | None = None) -> Float64:
+    """One of the moments of some components, summed over parts in their order, in float64.
+
+    Parameters
+    ----------
+    parts : sequence of Moments
+        Moments of one component block.
+    low, high : int
+        Range of components in the block.
+    name : {"counts", "factor_moments", "moments"}
+        Which of them.
+    out : float64 array with at least ``high - low`` entries on its first axis, optional
+        Memory for the sum.
+
+    Returns
+    -------
+    float64 array
+        The sum: the first entries of `out`, or a new array.
+    """
+    if all(part.ids is None for part in parts):
+        return sum_in_order([getattr(part, name)[low:high] for part in parts], out)
+    shape = (high - low, *getattr(parts[0], name).shape[1:])
+    total = np.empty(shape) if out is None else out[: high - low]
+    total[...] = 0.0
+    for part in parts:
+        chosen = part.block(low, high)
+        array = getattr(chosen, name)
+        if len(array) == high - low:
+            total += array
+        elif len(array):
+            total[chosen.ids] += array
+    return total
+
+
+def _merge_moments(parts: Sequence[Moments], n: int, dtype: str | None, cores: Cores) -> Moments:
+    """Sum of the moments of a block of n components; of those alone that are touched, if they are few in all parts."""
+    shape = parts[0].moments.shape[1:]
+    ids: Int32 | None = None
+    if all(part.ids is not None for part in parts):
+        touched = np.zeros(n, bool)
+        for part in parts:
+            touched[part.ids] = True
+        if 2 * np.count_nonzero(touched) < n:
+            ids = np.flatnonzero(touched).astype(np.int32)
+    n_summed = n if ids is None else len(ids)
+    sums = np.empty((n_summed, *shape), dtype or parts[0].moments.dtype)
+    counts, factor_moments = np.empty(n_summed), np.empty((n_summed, *parts[0].factor_moments.shape[1:]))
+    total, size = Moments(counts, factor_moments, sums, ids), cached_components(shape[0] - 2, shape[1])
+
+    def merge_range(first: int, last: int) -> None:
+        # float64 sums of all components would be twice as large as the result; those of a few stay in the cache.
+        scratch = np.empty((size, *shape))
+        for low in range(first, last, size):
+            high = min(low + size, last)
+            cut = total.block(low, high)
+            for name in ("counts", "factor_moments", "moments") if len(cut.counts) else ():
+                summed = sum_moments(parts, low, high, name, scratch if name == "moments" else None)
+                getattr(cut, name)[...] = summed if cut.ids is None else summed[cut.ids]
+
+    cores.run(merge_range, cores.split(n, shape[0] * shape[1] * len(parts)))
     return total
 
 
@@ -107,13 +186,6 @@ def merge(
     total = None
     if first.moments is not None:
         moments = [part.moments for part in parts if part.moments is not None]
-        sums = np.empty_like(moments[0].moments, dtype)
-        # float64 sums of all components would be twice as large as the result; those of a few stay in the cache.
-        scratch = np.empty((CACHED_COMPONENTS, *sums.shape[1:]))
-        for low in range(0, len(sums), CACHED_COMPONENTS):
-            cached = slice(low, low + CACHED_COMPONENTS)
-            sums[cached] = sum_in_order([m.moments[cached] for m in moments], scratch)
-        counts, factor_moments = (sum_in_order([getattr(m, k) for m in moments]) for k in ("counts", "factor_moments"))
-        total = Moments(counts, factor_moments, sums)
+        total = _merge_moments(moments, first.stop - first.start, dtype, cores)
     tallied = merge_divergences(parts, n_components, n_neighbors, cores, buffers)
     return Statistics(first.version, first.start, first.stop, total, tallied)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vmfa_dask import addresses
 from vmfa_dask.em.guided import SearchOptions
@@ -23,7 +21,7 @@ from vmfa_dask.run.storage import Storage
 from vmfa_dask.run.versions import read_graph, read_mixture
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.threads import Cores
-from vmfa_dask.values import Centers, Float64, Mixture, Moments, NeighborGraph
+from vmfa_dask.values import Centers, Float64, Mixture, NeighborGraph
 
 
 class RunContext:
@@ -228,42 +226,3 @@ class RunContext:
             if self._graph is None or self._graph[0] != version:
                 self._graph = version, read_graph(self.storage, self.settings, self.plan, version)
             return self._graph[1]
-
-    def empty_moments(self, dtype: str) -> Moments:
-        """Unwritten memory for the moments of all components.
-
-        Parameters
-        ----------
-        dtype : {"float32", "float64"}
-            Dtype of the sums over rows.
-
-        Returns
-        -------
-        Moments
-        """
-        c, h = self.settings.n_components, self.settings.n_factors
-        sums = self.buffers.empty((c, h + 2, n_features_of(self.rows)), dtype)
-        return Moments(np.empty(c), np.empty((c, h + 1, h + 1)), sums)
-
-    def in_run_precision(self, moments: Moments) -> Moments:
-        """Moments in the precision of the run, in which they wait and travel.
-
-        Parameters
-        ----------
-        moments : Moments
-            Sums over rows.
-
-        Returns
-        -------
-        Moments
-            The same object where their dtype is that of the run.
-        """
-        if moments.moments.dtype == self.settings.precision:
-            return moments
-        rounded: NDArray[Any] = self.empty_moments(self.settings.precision).moments
-
-        def fill(start: int, stop: int) -> None:
-            np.copyto(rounded[start:stop], moments.moments[start:stop], casting="same_kind")
-
-        self.cores.run(fill, self.cores.split(len(rounded)))
-        return Moments(moments.counts, moments.factor_moments, rounded)

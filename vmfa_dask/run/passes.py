@@ -60,10 +60,12 @@ def run_pass(executor: Executor, step: Step) -> list[BlockReport]:
                 sums[block].add(merged[block])
             del merged
     handles = []
-    for block, tree in enumerate(sums):
-        name = "m-step" if step.update else "neighbors"
-        handles.append(executor.submit(name, block, update_block, block, step, *tree.parts))
-    del sums, tree
+    name = "m-step" if step.update else "neighbors"
+    for block in range(n_blocks):
+        # Taken out: where tasks run at once, the sums of a block end when it is updated, before the next one is.
+        parts = sums[block].taken()
+        handles.append(executor.submit(name, block, update_block, block, step, *parts))
+        del parts
     shared = (
         [executor.submit("m-step-noise", 0, update_noise, step, *handles)]
         if _shares_noise(executor, step)
@@ -116,7 +118,12 @@ class _Tree:
             self._expected.append(-(-self._expected[-1] // FAN_IN))
         self._taken = [0] * len(self._expected)
         self._sums: list[Any] = [None] * len(self._expected)
-        self.parts: list[Any] = []
+        self._parts: list[Any] = []
+
+    def taken(self) -> list[Any]:
+        """What is left to sum when all groups were added; handed over."""
+        parts, self._parts = self._parts, []
+        return parts
 
     def merged(self, parts: list[Any]) -> list[Any]:
         """The results of the next groups, as many as one task sums, as `add` takes them."""
@@ -127,7 +134,7 @@ class _Tree:
     def add(self, parts: list[Any]) -> None:
         """Take what was merged, in the order of the groups."""
         if len(self._expected) == 1:
-            self.parts = parts
+            self._parts = parts
         else:
             self._take(1, *parts)
 
@@ -144,4 +151,4 @@ class _Tree:
         if ends:
             self._take(level + 1, part)
         elif top and last:
-            self.parts = [part]
+            self._parts = [part]

@@ -210,7 +210,8 @@ def write_moments(storage: Storage, iteration: int, group: int, block: int, mome
     OSError
         If there is no room for them.
     """
-    storage.write(addresses.GroupMoments(iteration, group, block), vars(moments))
+    arrays = {name: array for name, array in vars(moments).items() if array is not None}
+    storage.write(addresses.GroupMoments(iteration, group, block), arrays)
 
 
 def needed_by(state: RunState, settings: Settings, plan: Plan) -> list[tuple[Address, bool]]:

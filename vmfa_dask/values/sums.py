@@ -126,18 +126,21 @@ class Moments(Sized):
 
     Parameters
     ----------
-    counts : (B,) float64 array
+    counts : (K,) float64 array
         N_c.
-    factor_moments : (B, H + 1, H + 1) float64 array
+    factor_moments : (K, H + 1, H + 1) float64 array
         E_c.
-    moments : (B, H + 2, D) array
+    moments : (K, H + 2, D) array
         Σ q t², Σ q t, Σ q z_h t with t = x − μ. float64 while they are summed, and in the precision of the run where
         they wait or travel: they are as large as the model, and made of sums in that precision.
+    ids : (K,) int32 array or None
+        Ascending numbers of these components in the block; the sums of all others are zero. None for all of them.
     """
 
     counts: Float64
     factor_moments: Float64
     moments: FloatArray
+    ids: Int32 | None = None
 
     def block(self, start: int, stop: int) -> Moments:
         """The moments of some components of this block.
@@ -150,9 +153,13 @@ class Moments(Sized):
         Returns
         -------
         Moments
-            Views.
+            Views of the sums.
         """
-        return Moments(self.counts[start:stop], self.factor_moments[start:stop], self.moments[start:stop])
+        low, high, ids = start, stop, None
+        if self.ids is not None:
+            low, high = (int(k) for k in np.searchsorted(self.ids, (start, stop)))
+            ids = self.ids[low:high] - np.int32(start)
+        return Moments(self.counts[low:high], self.factor_moments[low:high], self.moments[low:high], ids)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from vmfa_dask.em.e_step import NoFiniteDensity, PartialSums, partial_e_step
+from vmfa_dask.em.moments import MomentSum, touched_components
+from vmfa_dask.em.packed import ModelVersion
 from vmfa_dask.em.rows import Rows, read_only, working_rows
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.handover import PartialResult, hand_over
@@ -17,7 +19,7 @@ from vmfa_dask.run.start import initial_components
 from vmfa_dask.run.step import Step
 from vmfa_dask.run.versions import read_posterior, write_posterior
 from vmfa_dask.runtime.clock import Stopwatch
-from vmfa_dask.values import Centers, Mixture, Moments, RowTally, TruncatedPosterior
+from vmfa_dask.values import Centers, Mixture, RowTally, TruncatedPosterior
 
 
 def run_e_step(context: RunContext, group: int, step: Step) -> PartialResult:
@@ -72,7 +74,7 @@ def _evaluate_group(context: RunContext, group: int, step: Step, posterior: Trun
     watch = Stopwatch()
     options = context.search_options(step)
     model = context.model(step)
-    moments = _empty_moments(context, group) if step.update else None
+    moments = _empty_moments(context, group, model, posterior) if step.update else None
     bytes_before = context.rows.bytes_read
     blocks = _row_blocks(context, group, model.mixture, step.iteration == 0, watch)
     try:
@@ -81,15 +83,18 @@ def _evaluate_group(context: RunContext, group: int, step: Step, posterior: Trun
         _refuse(context, group, error, context.mixture(step.parameters))
         raise
     tally = sums.tally + RowTally(0, 0, 0.0, watch.seconds, context.rows.bytes_read - bytes_before)
-    if moments is not None:
-        moments = context.in_run_precision(moments)
-    return replace(sums, moments=moments, tally=tally)
+    return replace(sums, tally=tally)
 
 
-def _empty_moments(context: RunContext, group: int) -> Moments:
+def _empty_moments(
+    context: RunContext, group: int, model: ModelVersion, posterior: TruncatedPosterior
+) -> MomentSum:
     # A group of one row block rounds its sums as it writes them: no other block is added.
     one_block = context.plan.has_one_block(context.plan.groups[group])
-    return context.empty_moments(context.settings.precision if one_block else "float64")
+    n = c = context.settings.n_components
+    if context.settings.search == "guided":
+        n = touched_components(posterior, c)
+    return MomentSum(model, context.settings.precision if one_block else "float64", n, context.cores, context.buffers)
 
 
 def _row_blocks(
