@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster, get_worker
 from tests.clusters import local_cluster
 from tests.samples import draw, make_mixture, parameters, write_store
 from vmfa_dask import IterationRecord, fit_distributed, fit_local
-from vmfa_dask.cluster.conditions import Conditions, check_processors
+from vmfa_dask.cluster.conditions import Conditions, check_processors, warn_of_idle_workers
 from vmfa_dask.cluster.package_versions import version_here
 from vmfa_dask.cluster.worker_watch import WorkerWatch
 from vmfa_dask.cluster.workers import ask
@@ -102,6 +102,15 @@ def test_models_of_the_same_width_are_a_warning(own: Client, caplog: pytest.LogC
         caplog.clear()
         check_processors(own, warn=False)
     assert not caplog.records
+
+
+def test_workers_without_a_group_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="vmfa_dask"):
+        warn_of_idle_workers(6, 6)
+        assert not caplog.records
+        warn_of_idle_workers(6, 16)
+    assert "6 groups of rows for 16 workers, of which 10 have nothing to do" in caplog.text
+    assert "n_groups=32" in caplog.text
 
 
 def test_equal_workers_pass_in_silence(own: Client, caplog: pytest.LogCaptureFixture) -> None:

@@ -71,6 +71,27 @@ def check_processors(client: Client, warn: bool = True) -> Processor | None:
     return kinds[0]
 
 
+def warn_of_idle_workers(n_groups: int, n_workers: int) -> None:
+    """Log where there is not a group of rows for each worker.
+
+    Parameters
+    ----------
+    n_groups : int
+        Partial E-steps of a pass.
+    n_workers : int
+        Worker processes.
+    """
+    if n_groups < n_workers:
+        logger.warning(
+            "a pass has %d groups of rows for %d workers, of which %d have nothing to do in E-steps; n_groups=%d would "
+            "give each of them some",
+            n_groups,
+            n_workers,
+            n_workers - n_groups,
+            2 * n_workers,
+        )
+
+
 def _names(workers: list[str]) -> str:
     more = len(workers) - _MOST_NAMES
     return ", ".join(workers[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

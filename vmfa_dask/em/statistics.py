@@ -91,7 +91,9 @@ def sum_moments(parts: Sequence[Moments], low: int, high: int, name: str, out: F
     return total
 
 
-def _merge_moments(parts: Sequence[Moments], n: int, dtype: str | None, cores: Cores) -> Moments:
+def _merge_moments(
+    parts: Sequence[Moments], n: int, dtype: str | None, cores: Cores, buffers: BufferPool
+) -> Moments:
     """Sum of the moments of a block of n components; of those alone that are touched, if they are few in all parts."""
     shape = parts[0].moments.shape[1:]
     ids: Int32 | None = None
@@ -102,7 +104,8 @@ def _merge_moments(parts: Sequence[Moments], n: int, dtype: str | None, cores: C
         if 2 * np.count_nonzero(touched) < n:
             ids = np.flatnonzero(touched).astype(np.int32)
     n_summed = n if ids is None else len(ids)
-    sums = np.empty((n_summed, *shape), dtype or parts[0].moments.dtype)
+    # From the pool: each sum of a level takes the memory of the one before the last.
+    sums = buffers.empty((n_summed, *shape), dtype or parts[0].moments.dtype)
     counts, factor_moments = np.empty(n_summed), np.empty((n_summed, *parts[0].factor_moments.shape[1:]))
     total, size = Moments(counts, factor_moments, sums, ids), cached_components(shape[0] - 2, shape[1])
 
@@ -186,6 +189,6 @@ def merge(
     total = None
     if first.moments is not None:
         moments = [part.moments for part in parts if part.moments is not None]
-        total = _merge_moments(moments, first.stop - first.start, dtype, cores)
+        total = _merge_moments(moments, first.stop - first.start, dtype, cores, buffers)
     tallied = merge_divergences(parts, n_components, n_neighbors, cores, buffers)
     return Statistics(first.version, first.start, first.stop, total, tallied)

@@ -24,6 +24,10 @@ _SMALLEST_BLOCK_BYTES = 16 * 2**20
 TILE_BYTES = 20 * 2**20
 # A group sends (H + 2)·D sums per component: with fewer rows than this per component, merging costs more than EM.
 _GROUP_ROWS_PER_COMPONENT = 30
+# From so many components on, groups send sums of those components alone that their rows touch: their number follows
+# from their work. Sums of this many groups are added in two levels (`run/passes.py`).
+_MANY_COMPONENTS = 20_000
+_MOST_GROUPS_OF_MANY = 64
 # Work of a group, at least: a task costs some milliseconds of the scheduler, and reads its first block while nothing is
 # computed. The rates of one core are rough ones.
 _GROUP_SECONDS = 0.15
@@ -220,7 +224,10 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
         )
     if n_groups is None:
         by_work = int(seconds_of_pass(rows.n_rows, rows, settings) / _GROUP_SECONDS)
-        n_groups = max(2, min(_MOST_GROUPS, by_work, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c)))
+        most = min(_MOST_GROUPS, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c))
+        if c >= _MANY_COMPONENTS:
+            most = max(most, _MOST_GROUPS_OF_MANY)
+        n_groups = max(2, min(by_work, most))
         n_groups -= n_groups % _SHARED_OUT if n_groups > _SHARED_OUT else 0
     # Ranges begin where something is decoded, so that nothing is read twice, and where an object of the store begins if
     # groups are about equal all the same. That follows from the layout alone: a copy elsewhere gives the same bytes.

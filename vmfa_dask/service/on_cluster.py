@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmfa_dask.cluster.compilation import compile_ahead
-from vmfa_dask.cluster.conditions import Conditions, check_processors
+from vmfa_dask.cluster.conditions import Conditions, check_processors, warn_of_idle_workers
 from vmfa_dask.cluster.dask_executor import DaskExecutor
 from vmfa_dask.cluster.memory_check import check_memory, smallest_limit
 from vmfa_dask.cluster.package_versions import check_versions
@@ -60,6 +60,8 @@ class CheckedCluster:
         Peak memory of the run in a worker, without the cache.
     processor : Processor or None
         Of the workers; None where it is not known.
+    n_processes : int
+        Worker processes, about: those of this process count as one.
     """
 
     client: Any
@@ -69,6 +71,7 @@ class CheckedCluster:
     scratch: str | None
     total_bytes: int
     processor: Processor | None
+    n_processes: int = 1
 
 
 def check_cluster(
@@ -117,7 +120,8 @@ def check_cluster(
     threads = options.threads
     if local and threads is None:  # the cores that the user gave to the workers of this process
         threads = max(1, sum(worker["nthreads"] for worker in workers.values()))
-    return CheckedCluster(client, local, cache, threads, options.scratch, total, processor)
+    n_processes = 1 if local else len(workers)
+    return CheckedCluster(client, local, cache, threads, options.scratch, total, processor, n_processes)
 
 
 def workers_for(client: Any, options: Options) -> dict[str, Any]:
@@ -190,6 +194,7 @@ def executor_on(
         When the connection to the scheduler broke.
     """
     name = uuid.uuid4().hex[:8]
+    warn_of_idle_workers(len(plan.groups), cluster.n_processes)
     storage: Storage
     with ExitStack() as stack:
         if cluster.local:
