@@ -99,6 +99,14 @@ class _OfRows(Address):
         return self.group
 
 
+class _OfStart(Address):
+    kind, version = START, 0
+    position: ClassVar[int]
+
+    def number(self, n_blocks: int) -> int:
+        return self.position
+
+
 @dataclass(frozen=True)
 class Parameters(_OfComponents):
     """Parameters of one component block.
@@ -196,29 +204,24 @@ class Posterior(_OfRows):
 
 
 @dataclass(frozen=True)
-class RowSurvey(Address):
+class RowSurvey(_OfStart):
     """Offset, variances, units and extremes of the features, from the survey of the rows."""
 
-    kind = START
-    part = "survey"
-    version = 0
-
-    def number(self, n_blocks: int) -> int:
-        """The first; see `Address.number`."""
-        return 0
+    part, position = "survey", 0
 
 
 @dataclass(frozen=True)
-class SeedRows(Address):
+class SeedRows(_OfStart):
     """Row numbers of the seeds, and the offset of a start that was given."""
 
-    kind = START
-    part = "seeds"
-    version = 0
+    part, position = "seeds", 1
 
-    def number(self, n_blocks: int) -> int:
-        """The second; see `Address.number`."""
-        return 1
+
+@dataclass(frozen=True)
+class SeedCells(_OfStart):
+    """Centres of the cells of the seeds, and the range of components that each has."""
+
+    part, position = "cells", 2
 
 
 @dataclass(frozen=True)

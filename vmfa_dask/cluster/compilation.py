@@ -98,7 +98,7 @@ def compile_ahead(settings: Settings, dtype: np.dtype[Any], validates: bool = Fa
         Seconds it took; 0 where this process has done so before.
     """
     kinds = (settings.search, settings.search_every > 1, settings.covariance_type, settings.noise, settings.init_params)
-    key = (settings.n_factors, settings.precision, *kinds, dtype.str, validates)
+    key = (settings.n_factors, settings.precision, settings.starts_from_cells, *kinds, dtype.str, validates)
     if key in _compiled:
         return 0.0
     start = time.perf_counter()

@@ -1,6 +1,8 @@
 """Values that settings may have. May import: the standard library."""
 
 INITIALIZERS = ("pilot", "afkmc2", "uniform", "k-means++", "k-means+fa", "noise")
+# Those whose seeds are rows of the data.
+SEED_ROWS = ("afkmc2", "uniform", "k-means++")
 COVARIANCES = ("mfa", "diagonal", "isotropic")
 NOISES = ("component", "shared")
 SEARCHES = ("guided", "exhaustive")
@@ -16,6 +18,7 @@ CHOICES = {
     "similarity": SIMILARITIES,
     "empty_components": EMPTY,
     "init_params": INITIALIZERS,
+    "locality": (True, False),
     "precision": PRECISIONS,
 }
 # Smallest values of whole numbers.

@@ -18,11 +18,18 @@ _FEWEST_ROWS, _ROWS_PER_COMPONENT = 10_000, 100
 # Work of one pass over the sample, and its size, up to which the pilot costs little next to a run.
 _MOST_PRODUCTS, _MOST_VALUES = 2e8, 1e7
 
+# Chains of AFK-MC² that one task runs, about: their time grows with the square of C (10,000 patches of 8 x 8 x 3 bytes:
+# ten seconds of one core, as long as a pass over 500,000 rows).
+_MOST_CHAINS = 10_000
+# Tolerance of warm-up in the usual one, where it begins with near neighbours (the paper's for its largest models).
+_COARSE = 10
+
 
 def suited_to_data(settings: Settings, asked: Collection[str], n_rows: int, n_features: int) -> Settings:
     """Settings whose defaults suit the data; choices of the user stay.
 
-    Fewer factors than features, and for few components a pilot on a sample of the rows in place of AFK-MC².
+    Fewer factors than features; for few components a pilot on a sample of the rows in place of AFK-MC², for very many
+    ones uniform seeds and less warm-up.
 
     Parameters
     ----------
@@ -41,11 +48,24 @@ def suited_to_data(settings: Settings, asked: Collection[str], n_rows: int, n_fe
     if "n_factors" not in asked:
         suited["n_factors"] = min(settings.n_factors, max(n_features - 1, 0))
     settings = replace(settings, **suited)
-    if "init_params" not in asked and suits_pilot(settings, n_rows, n_features):
+    cells = "locality" in asked and settings.locality
+    if "init_params" not in asked and not cells and suits_pilot(settings, n_rows, n_features):
         settings = replace(settings, init_params="pilot")
+    if settings.starts_from_cells:
+        settings = _suited_to_many_components(settings, asked)
     if "n_init" not in asked and settings.init_params == "pilot":
         settings = replace(settings, n_init=_PILOT_ATTEMPTS)
     return settings
+
+
+def _suited_to_many_components(settings: Settings, asked: Collection[str]) -> Settings:
+    """Uniform seeds where chains over them would take one task longer than all rows take the others, less warm-up."""
+    suited: dict[str, Any] = {}
+    if "init_params" not in asked and settings.n_components > _MOST_CHAINS:
+        suited["init_params"] = "uniform"
+    if "warmup_tol" not in asked:
+        suited["warmup_tol"] = _COARSE * settings.warmup_tol
+    return replace(settings, **suited)
 
 
 def sample_size(settings: Settings, n_rows: int) -> int:

@@ -7,16 +7,21 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
-from vmfa_dask.run.choices import CHOICES, LOWEST
+from vmfa_dask.run.choices import CHOICES, LOWEST, SEED_ROWS
 from vmfa_dask.run.numbers import plain
 
 # The settings of the paper's experiments, where the defaults differ: everything in the units of the data as they are.
 PAPER: Mapping[str, Any] = MappingProxyType(
-    {"standardize": False, "reg_covar": 1e-3, "tol": 1e-4, "warmup_tol": 1e-4, "init_params": "afkmc2", "n_init": 1}
-)
+    {
+        "standardize": False, "reg_covar": 1e-3, "tol": 1e-4, "warmup_tol": 1e-4, "init_params": "afkmc2", "n_init": 1,
+        "locality": False,
+    }
+)  # fmt: skip
 # Floor and tolerances where features are standardized, and in the units of the data as they are.
 _REG_COVAR = {True: 3e-5, False: 1e-3}
 _TOLERANCE = {True: 5e-4, False: 1e-4}
+# Components from which on a run begins with cells of its seeds.
+_MANY_COMPONENTS = 2_000
 
 
 def _require(ok: bool, name: str, value: Any, expected: str) -> None:
@@ -97,6 +102,10 @@ class Settings:
         Initialisations that are tried in short runs; the one with the largest free energy is trained on.
     chain_length : int
         Length of the Markov chains of AFK-MC².
+    locality : bool
+        Begin with neighbours that are near: seeds are grouped into cells (see `seeding.cells`), and kept components and
+        neighbours come from the cell of a row and of a component, not from a draw. By default with guided search from
+        2,000 components on; it has an effect where seeds are rows ("afkmc2", "uniform", "k-means++").
     random_state : int
         Seed; every draw is a hash of it.
     precision : {"float32", "float64"}
@@ -129,6 +138,7 @@ class Settings:
     init_params: str = "afkmc2"
     n_init: int = 1
     chain_length: int = 10
+    locality: bool = None  # type: ignore[assignment]
     random_state: int = 0
     precision: str = "float32"
 
@@ -141,7 +151,8 @@ class Settings:
                 _require(_is_integer(value) and value >= low, name, value, f"an integer >= {low}")
         for name, allowed in CHOICES.items():
             value = getattr(self, name)
-            _require(value in allowed, name, value, f"one of {allowed}")
+            left_out = value is None and name == "locality"  # set below
+            _require(left_out or value in allowed, name, value, f"one of {allowed}")
         for name, value in self._defaults().items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
@@ -174,6 +185,7 @@ class Settings:
             "tol": _TOLERANCE[self.standardize],
             "warmup_tol": _TOLERANCE[self.standardize],
             "reg_covar": _REG_COVAR[self.standardize],
+            "locality": self.search == "guided" and self.n_components >= _MANY_COMPONENTS,
         }
 
     @classmethod
@@ -228,6 +240,11 @@ class Settings:
     def neighborhoods(self) -> tuple[int, ...]:
         """Neighbours that each kept component proposes, by rank, (C',)."""
         return self.neighborhood if isinstance(self.neighborhood, tuple) else (self.neighborhood,) * self.truncation
+
+    @property
+    def starts_from_cells(self) -> bool:
+        """Whether the run begins with cells of its seeds."""
+        return self.locality and self.search == "guided" and self.init_params in SEED_ROWS
 
     @property
     def warmup_passes(self) -> int:

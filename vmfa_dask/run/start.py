@@ -19,6 +19,7 @@ from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.storage import Arrays, Storage
+from vmfa_dask.seeding.cells import group_seeds
 from vmfa_dask.seeding.first_parameters import first_parameters, random_neighbors
 from vmfa_dask.sizes import Sized
 from vmfa_dask.values import Float64, Int32, Int64, Mixture, NeighborGraph
@@ -44,7 +45,7 @@ class Start(Sized):
 
 
 def write_start(context: RunContext, seed_rows: Int64, seeds: Float64, variances: Float64) -> None:
-    """Write version 0 from seeds: means at the seeds, random loadings and neighbours.
+    """Write version 0 from seeds: means at the seeds, random loadings, neighbours from cells or random ones.
 
     Parameters
     ----------
@@ -61,12 +62,21 @@ def write_start(context: RunContext, seed_rows: Int64, seeds: Float64, variances
     if NOISE_MODELS[settings.covariance_type, settings.noise].isotropic:
         variances = np.mean(variances / scales**2) * scales**2
     variances = np.maximum(variances, context.lowest_variances()).astype(settings.precision)
+    cells = None
+    if settings.starts_from_cells and len(seed_rows):
+        points = seeds.astype(settings.precision)
+        cells = group_seeds(points, scales, settings.graph_size, settings.truncation, context.cores)
+        context.storage.write(addresses.SeedCells(), {"centers": cells.centers, "edges": cells.edges})
+        seed_rows, seeds = seed_rows[cells.order], seeds[cells.order]
     context.storage.write(addresses.SeedRows(), {"seed_rows": seed_rows})
     sizes = (settings.n_components, settings.n_factors)
     for block, (start, stop) in enumerate(context.plan.component_blocks):
         arrays = first_parameters(seeds[start:stop], start, *sizes, variances, scales, settings.random_state)
         _write_parameters(context.storage, settings, block, arrays)
-        _write_random_neighbors(context.storage, settings, context.plan, block)
+        if cells is None:
+            _write_random_neighbors(context.storage, settings, context.plan, block)
+        else:
+            context.storage.write(addresses.Graph(0, block), {"neighbors": cells.neighbors[start:stop].copy()})
 
 
 def _write_random_neighbors(storage: Storage, settings: Settings, plan: Plan, block: int) -> None:
@@ -99,12 +109,30 @@ def initial_components(context: RunContext, group: int) -> Int32:
     -------
     (n, C') int32 array
     """
+    components = seeded_components(context, group)
+    fill_components(context, group, components)
+    return components
+
+
+def seeded_components(context: RunContext, group: int) -> Int32:
+    """K_n with nothing but the component that a row seeds, in front; the rest is −1.
+
+    Parameters
+    ----------
+    context : RunContext
+        The run in this process.
+    group : int
+        Number of the group.
+
+    Returns
+    -------
+    (n, C') int32 array
+    """
     start, stop = context.plan.groups[group]
     components = np.full((stop - start, context.settings.truncation), -1, np.int32)
     seed_rows = context.storage.read(addresses.SeedRows())["seed_rows"]
     seeding = np.flatnonzero((seed_rows >= start) & (seed_rows < stop))
     components[seed_rows[seeding] - start, 0] = seeding
-    fill_components(context, group, components)
     return components
 
 

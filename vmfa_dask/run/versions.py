@@ -237,7 +237,8 @@ def _parts_of(kind: str, version: int, settings: Settings, plan: Plan) -> list[t
     blocks, splits = range(len(plan.component_blocks)), settings.empty_components == "split"
     parts: list[tuple[Address, bool]]
     if kind == addresses.START:
-        return [(addresses.RowSurvey(), not settings.standardize), (addresses.SeedRows(), False)]
+        survey = (addresses.RowSurvey(), not settings.standardize)
+        return [survey, (addresses.SeedRows(), False), (addresses.SeedCells(), False)]
     if kind == addresses.POSTERIOR:
         needed = version > 0 and settings.search == "guided"
         return [(addresses.Posterior(version, group), needed) for group in range(len(plan.groups))]

@@ -60,7 +60,7 @@ class MixtureOfFactorAnalyzers(FittedMixture):
         fits work in this process. Clones share the client; a pickle has the address of its scheduler instead, or None
         if the client is closed.
     noise, learn_weights, truncation, search, similarity, empty_components, neighborhood, search_every, \
-random_candidates, warmup_tol, max_warmup_iter, standardize, chain_length, precision
+random_candidates, warmup_tol, max_warmup_iter, standardize, chain_length, locality, precision
         Further settings, described in `Settings`; None stands for the default.
 
     Attributes
@@ -129,6 +129,7 @@ random_candidates, warmup_tol, max_warmup_iter, standardize, chain_length, preci
         max_warmup_iter: int = 50,
         standardize: bool | None = None,
         chain_length: int = 10,
+        locality: bool | None = None,
         precision: Literal["float32", "float64"] = "float32",
     ) -> None:
         self.n_components = n_components
@@ -157,6 +158,7 @@ random_candidates, warmup_tol, max_warmup_iter, standardize, chain_length, preci
         self.max_warmup_iter = max_warmup_iter
         self.standardize = standardize
         self.chain_length = chain_length
+        self.locality = locality
         self.precision = precision
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:

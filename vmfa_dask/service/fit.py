@@ -77,7 +77,7 @@ def fit_distributed(
         `covariance_type` has none.
     covariance_type, noise, learn_weights, truncation, search, similarity, empty_components, neighborhood, \
 search_every, random_candidates, tol, warmup_tol, max_iter, max_warmup_iter, standardize, reg_covar, init_params, \
-n_init, chain_length, random_state, precision
+n_init, chain_length, locality, random_state, precision
         Further settings of the run, described in `Settings`; None stands for the default.
     preset : {"default", "paper"}
         "paper" has the settings of the paper's experiments.

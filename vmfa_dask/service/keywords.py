@@ -48,6 +48,7 @@ class SettingsKeywords(TypedDict, total=False):
     init_params: Literal["pilot", "afkmc2", "uniform", "k-means++", "k-means+fa", "noise"] | None
     n_init: int | None
     chain_length: int
+    locality: bool | None
     random_state: int
     precision: Literal["float32", "float64"]
 

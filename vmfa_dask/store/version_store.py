@@ -38,7 +38,7 @@ _NUMBER = re.compile(r"\d{6}")
 # Files of a block, of a version, and of all versions; names that end in a slash are folders.
 _BLOCK = rf"(zarr\.json|[^/]+/(zarr\.json|c(/\d+)*/?)?|(.*/)?[^/]+{PARTIAL})?"
 # How the part of a version is called: by its address, or by its number in the folder of a run.
-_PART = r"((group-\d{5}-)?components-\d{5}|group-\d{5}|shared-noise|splits|survey|seeds|\d{5})"
+_PART = r"((group-\d{5}-)?components-\d{5}|group-\d{5}|shared-noise|splits|survey|seeds|cells|\d{5})"
 _VERSION = rf"(zarr\.json|[^/]+{PARTIAL}|{_PART}({PARTIAL})?/{_BLOCK})?"
 _FILES_OF_VERSION = re.compile(_VERSION)
 FILES_OF_VERSIONS = re.compile(rf"zarr\.json|[^/]+{PARTIAL}|[^/]+/(zarr\.json|[^/]+{PARTIAL}|\d{{6}}/{_VERSION})?")

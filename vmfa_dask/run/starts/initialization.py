@@ -12,7 +12,9 @@ from vmfa_dask.run.executor import Executor, StageExecutor
 from vmfa_dask.run.start import Start, check_start, write_given_start
 from vmfa_dask.run.starts import kmeans_fa, kmeans_plus_plus, pilot, restarts
 from vmfa_dask.run.tasks import seeds
+from vmfa_dask.run.tasks.cells import begin_in_cells
 from vmfa_dask.run.tasks.survey import begin_run, survey_group
+from vmfa_dask.run.tasks.uniform import gather_uniform, initialize_distinct, initialize_uniform
 from vmfa_dask.values import Float64
 
 
@@ -50,7 +52,10 @@ def initialize(executor: Executor, start: Start | None = None) -> int:
     if settings.init_params == "k-means+fa":
         return _from_clusters(executor)
     _survey(executor)
-    return _METHODS[settings.init_params](executor)
+    n_distinct = _METHODS[settings.init_params](executor)
+    if settings.starts_from_cells:
+        executor.results([executor.submit("seed-cells", g, begin_in_cells, g) for g in _groups(executor)])
+    return n_distinct
 
 
 def complete_start(executor: Executor) -> None:
@@ -94,7 +99,10 @@ def _pilot(executor: Executor) -> int:
 
 
 def _uniform(executor: Executor) -> int:
-    return int(executor.results([executor.submit("seed-uniform", 0, seeds.initialize_uniform)])[0])
+    if not executor.settings.starts_from_cells:
+        return int(executor.results([executor.submit("seed-uniform", 0, initialize_uniform)])[0])
+    parts = [executor.submit("seed-candidates", g, gather_uniform, g) for g in _groups(executor)]
+    return int(executor.results([executor.submit("seed-uniform", 0, initialize_distinct, *parts)])[0])
 
 
 def _noise(executor: Executor) -> int:

@@ -170,30 +170,6 @@ def initialize_from_rows(context: RunContext, rows: Int64) -> int:
     return len(np.unique(seeds, axis=0))
 
 
-def initialize_uniform(context: RunContext) -> int:
-    """Write version 0 with the means at C distinct rows, uniformly drawn.
-
-    Parameters
-    ----------
-    context : RunContext
-        The run in this process.
-
-    Returns
-    -------
-    int
-        The number of distinct seeds.
-    """
-    settings, n = context.settings, context.plan.n_rows
-    chosen: dict[int, None] = {}
-    numbers, draw = np.empty((settings.n_components * 2 + 64, 1)), 0
-    while len(chosen) < settings.n_components:
-        random.uniforms(settings.random_state, random.SEED_ROWS, 2, draw, numbers)
-        for row in np.minimum((numbers[:, 0] * n).astype(np.int64), n - 1).tolist():
-            chosen.setdefault(row, None)
-        draw += len(numbers)
-    return initialize_from_rows(context, np.array(list(chosen)[: settings.n_components], np.int64))
-
-
 def initialize_noise(context: RunContext) -> int:
     """Write version 0 with means uniform in the range of each feature, and unit variances (paper, ablation).
 
@@ -233,11 +209,28 @@ def sample_group(context: RunContext, group: int, n_sampled: int) -> Rows:
     (n, D) array
         As they are stored.
     """
-    start, stop = context.plan.groups[group]
-    numbers = sampled_rows(context.plan.n_rows, n_sampled, context.settings.random_state)
-    numbers = numbers[(numbers >= start) & (numbers < stop)]
+    return rows_of_group(context, group, sampled_rows(context.plan.n_rows, n_sampled, context.settings.random_state))
+
+
+def rows_of_group(context: RunContext, group: int, numbers: Int64) -> Rows:
+    """Those of some rows that lie in one group.
+
+    Parameters
+    ----------
+    context : RunContext
+        The run in this process.
+    group : int
+        Number of the group.
+    numbers : (K,) int64 array
+        Row numbers, ascending.
+
+    Returns
+    -------
+    (n, D) array
+        As they are stored.
+    """
     parts: list[Rows] = []
-    for first, block in read_ahead(context.rows, start, stop, context.plan.block_rows):
-        in_block = numbers[(numbers >= first) & (numbers < first + len(block))]
-        parts.append(block[in_block - first])
+    for first, block in read_ahead(context.rows, *context.plan.groups[group], context.plan.block_rows):
+        low, high = np.searchsorted(numbers, [first, first + len(block)])
+        parts.append(block[numbers[low:high] - first])
     return np.concatenate(parts)
