@@ -18,6 +18,7 @@ from vmfa_dask.run import algorithm
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.defaults import suited_to_data
 from vmfa_dask.run.executor import SerialExecutor
+from vmfa_dask.run.row_copies import RowNumbers
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.starts.initialization import initialize
 from vmfa_dask.runtime.threads import Cores
@@ -106,12 +107,13 @@ def test_nearest_of_some_points() -> None:
 
 
 def started(rows: NDArray[Any], settings: Settings, n_groups: int = 3) -> tuple[RunContext, NDArray[np.int32], int]:
-    """A run after its initialisation, with first kept components of all rows."""
+    """A run after its initialisation, with first kept components of all rows in the order of the data."""
     context = make_context(rows, settings, n_groups)
     n_distinct = initialize(SerialExecutor(context))
     groups = range(len(context.plan.groups))
-    kept = [context.storage.read(addresses.Posterior(0, group))["components"] for group in groups]
-    return context, np.concatenate(kept), n_distinct
+    kept = np.concatenate([context.storage.read(addresses.Posterior(0, group))["components"] for group in groups])
+    numbers = np.concatenate([context.storage.read(RowNumbers(group))["numbers"] for group in groups])
+    return context, kept[np.argsort(numbers)], n_distinct
 
 
 @pytest.mark.parametrize("method", ["uniform", "afkmc2", "k-means++"])

@@ -6,6 +6,7 @@ from vmfa_dask.cluster.memory_check import check_memory
 from vmfa_dask.run.advice import Advice
 from vmfa_dask.run.plan import make_plan
 from vmfa_dask.run.projection import kept_bytes, projected_bytes, stored_bytes
+from vmfa_dask.run.row_order import scratch_bytes
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.service.run_plan import RunPlan
@@ -51,6 +52,9 @@ def projection_lines(rows: RowSource, settings: Settings, n_groups: int | None, 
         f"processes exchange up to {stored_bytes(rows, settings, shared=True) / 2**20:,.1f} MiB through scratch",
         f"a run that is kept takes up to {kept_bytes(rows, settings) / 2**20:,.1f} MiB of disk",
     ]
+    scratch = scratch_bytes(rows, settings)
+    if scratch:
+        lines.append(f"rows in the order of their cells take up to {scratch / 2**20:,.1f} MiB of scratch")
     if limit is None:
         return lines
     try:

@@ -18,6 +18,7 @@ from vmfa_dask.run.packed_versions import discard_packed, unpacked_blocks
 from vmfa_dask.run.passes import run_pass
 from vmfa_dask.run.records import IterationRecord
 from vmfa_dask.run.start import Start
+from vmfa_dask.run.starts.cells import restore_order
 from vmfa_dask.run.starts.initialization import complete_start, initialize
 from vmfa_dask.run.state import DONE, TRAINING, RunState
 from vmfa_dask.run.tasks.m_step import BlockReport, share_packed
@@ -76,6 +77,8 @@ class Training:
             self.on_state(state)
         else:
             complete_start(self.executor)
+            if state.phase != DONE:
+                restore_order(self.executor)
         self.last_record = state.records[-1] if state.records else None
         while state.phase != DONE:
             state = self.advance(state)

@@ -13,6 +13,7 @@ from vmfa_dask.em.noise import NOISE_MODELS
 from vmfa_dask.em.packed import ModelVersion, PackedMixture
 from vmfa_dask.run.packed_versions import read_evaluated
 from vmfa_dask.run.plan import Plan
+from vmfa_dask.run.row_order import rows_in_order
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.stages import Stage, StageStorage
@@ -37,9 +38,21 @@ class RunContext:
         Versions of parameters, graphs and posteriors.
     cores : Cores
         Threads of this process.
+    copies : Storage, optional
+        Where re-ordered rows are; by default the storage of the versions.
     """
 
-    def __init__(self, rows: RowSource, settings: Settings, plan: Plan, storage: Storage, cores: Cores) -> None:
+    def __init__(
+        self,
+        rows: RowSource,
+        settings: Settings,
+        plan: Plan,
+        storage: Storage,
+        cores: Cores,
+        copies: Storage | None = None,
+    ) -> None:
+        self.copies = storage if copies is None else copies
+        self._rows_in_order: RowSource | None = None
         self.rows, self.settings, self.plan, self.storage, self.cores = rows, settings, plan, storage, cores
         self.buffers = BufferPool()
         self._lock = threading.RLock()
@@ -65,6 +78,18 @@ class RunContext:
                 storage = StageStorage(self.storage, stage)
                 self._stage = stage, RunContext(self.rows, stage.settings, self.plan, storage, self.cores)
             return self._stage[1]
+
+    def rows_in_order(self) -> RowSource:
+        """The rows that passes read: those of the run in the order of their cells, if it has begun with cells.
+
+        Returns
+        -------
+        RowSource
+        """
+        with self._lock:
+            if self._rows_in_order is None:
+                self._rows_in_order = rows_in_order(self.rows, self.plan, self.storage, self.copies)
+            return self._rows_in_order
 
     def offset(self) -> Float64:
         """Global offset of the run.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vmfa_dask.em.packed import packed_bytes
 from vmfa_dask.run.plan import FAN_IN, Plan, statistics_bytes
+from vmfa_dask.run.row_order import reorders_rows
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
 
@@ -181,4 +182,5 @@ def kept_bytes(rows: RowSource, settings: Settings) -> int:
     """
     c, d, item = settings.n_components, n_features_of(rows), 4 if settings.precision == "float32" else 8
     model = c * (d * (settings.n_factors + 2) * item + 8 + 4 * settings.graph_size)
-    return 2 * (model + 4 * rows.n_rows * settings.truncation)
+    order = 12 * rows.n_rows if reorders_rows(settings) else 0
+    return 2 * (model + 4 * rows.n_rows * settings.truncation) + order

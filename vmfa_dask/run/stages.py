@@ -53,6 +53,15 @@ class StageStorage:
         """None: stages are trainings of few passes."""
         return None
 
+    @property
+    def path(self) -> str:
+        """As the storage of the run."""
+        return self._storage.path
+
+    def free_bytes(self) -> int | None:
+        """As the storage of the run; see `Storage.free_bytes`."""
+        return self._storage.free_bytes()
+
     def _own(self, address: Address) -> Address:
         return OfStage(self._name, address)
 

@@ -88,6 +88,15 @@ class Storage(Protocol):
         """Arrays that all processes map; None where each process makes its own, or there is only one."""
         ...
 
+    @property
+    def path(self) -> str:
+        """Folder or URL, for messages; empty in memory."""
+        ...
+
+    def free_bytes(self) -> int | None:
+        """Bytes that can still be written; None where this is unknown."""
+        ...
+
     def write(self, address: Address, arrays: Arrays) -> None:
         """Write arrays.
 
@@ -137,10 +146,15 @@ class MemoryStorage:
 
     maps_memory = False  # results of tasks are in memory already
     shared: SharedArrays | None = None
+    path = ""
 
     def __init__(self) -> None:
         self._arrays: dict[Address, Arrays] = {}
         self._lock = threading.Lock()
+
+    def free_bytes(self) -> int | None:
+        """None; see `Storage.free_bytes`."""
+        return None
 
     def write(self, address: Address, arrays: Arrays) -> None:
         """Keep the arrays themselves; see `Storage.write`."""

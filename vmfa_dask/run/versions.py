@@ -14,6 +14,8 @@ from vmfa_dask import addresses
 from vmfa_dask.addresses import Address
 from vmfa_dask.run.component_blocks import PARAMETER_NAMES, read_block, read_neighbors
 from vmfa_dask.run.plan import Plan
+from vmfa_dask.run.row_copies import RowCells, RowCounts, RowNumbers
+from vmfa_dask.run.row_order import reorders_rows
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.state import RunState
 from vmfa_dask.run.storage import Storage
@@ -238,7 +240,12 @@ def _parts_of(kind: str, version: int, settings: Settings, plan: Plan) -> list[t
     parts: list[tuple[Address, bool]]
     if kind == addresses.START:
         survey = (addresses.RowSurvey(), not settings.standardize)
-        return [survey, (addresses.SeedRows(), False), (addresses.SeedCells(), False)]
+        parts = [survey, (addresses.SeedRows(), False), (addresses.SeedCells(), False)]
+        if reorders_rows(settings):
+            parts.append((RowCounts(), False))
+            for group in range(len(plan.groups)):
+                parts += [(RowCells(group), False), (RowNumbers(group), False)]
+        return parts
     if kind == addresses.POSTERIOR:
         needed = version > 0 and settings.search == "guided"
         return [(addresses.Posterior(version, group), needed) for group in range(len(plan.groups))]

@@ -28,6 +28,7 @@ from vmfa_dask.service.keywords import ClusterKeywords, LocalKeywords, naming_ke
 from vmfa_dask.service.on_cluster import check_cluster, executor_on, workers_for
 from vmfa_dask.service.opened_run import kept_run
 from vmfa_dask.service.progress import display_of, show_dashboard
+from vmfa_dask.service.row_copies import copies_of_rows
 from vmfa_dask.service.sources import opened_rows
 from vmfa_dask.service.training import Fit, show, train
 from vmfa_dask.service.validation import held_out_rows, make_validation, validation_of_driver
@@ -283,13 +284,14 @@ def fit_local(data: Any, *, n_components: int, **keywords: Unpack[LocalKeywords]
         if isinstance(source, ZarrRows):
             source.cache_bytes = _LOCAL_CACHE_BYTES if options.cache_bytes is None else options.cache_bytes
             source.use_threads(cores.n_threads)
-        with kept_run(options, settings, rows, begin, validation) as (kept, plan), display_of(options) as observer:
+        keeping = kept_run(options, settings, rows, begin, validation)
+        with keeping as (kept, plan), display_of(options) as observer, copies_of_rows(settings) as copies:
             if kept is not None:
                 kept.note_processor(this_processor())
             observer.kernels_begin()
             compile_ahead(settings, rows.dtype, validation is not None)
             with versions_here(kept, None, rows, settings) as storage:
-                executor = SerialExecutor(RunContext(rows, settings, plan, storage, cores), observer)
+                executor = SerialExecutor(RunContext(rows, settings, plan, storage, cores, copies), observer)
 
                 def report(record: IterationRecord) -> None:
                     show(record, options.progress)

@@ -35,6 +35,7 @@ from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.service.checkpoints import KeptRun
 from vmfa_dask.service.exchange_folder import check_room, exchange_folder, versions_here
 from vmfa_dask.service.options import Options
+from vmfa_dask.service.row_copies import copies_of_rows
 from vmfa_dask.service.sources import spill
 from vmfa_dask.store.exchange import exchange_at
 from vmfa_dask.store.rows import ZarrRows
@@ -197,6 +198,7 @@ def executor_on(
     warn_of_idle_workers(len(plan.groups), cluster.n_processes)
     storage: Storage
     with ExitStack() as stack:
+        copies = stack.enter_context(copies_of_rows(settings, cluster.scratch)) if cluster.local else None
         if cluster.local:
             folder, storage = None, stack.enter_context(versions_here(kept, cluster.scratch, rows, settings))
         else:
@@ -219,7 +221,8 @@ def executor_on(
                 rows.cache_bytes = cluster.cache_bytes
                 rows.use_threads(cores.n_threads)
             compile_ahead(settings, rows.dtype, reference.validates)
-            register(reference, RunContext(training_rows(rows, reference.held_out), settings, plan, storage, cores))
+            kept_rows = training_rows(rows, reference.held_out)
+            register(reference, RunContext(kept_rows, settings, plan, storage, cores, copies))
         try:
             announcer = Announcer(
                 cluster.client, name, settings, plan, storage, _label(kept, rows), rows.feature_shape, _age_of(kept)

@@ -38,7 +38,10 @@ _NUMBER = re.compile(r"\d{6}")
 # Files of a block, of a version, and of all versions; names that end in a slash are folders.
 _BLOCK = rf"(zarr\.json|[^/]+/(zarr\.json|c(/\d+)*/?)?|(.*/)?[^/]+{PARTIAL})?"
 # How the part of a version is called: by its address, or by its number in the folder of a run.
-_PART = r"((group-\d{5}-)?components-\d{5}|group-\d{5}|shared-noise|splits|survey|seeds|cells|\d{5})"
+_PART = (
+    r"((group-\d{5}-)?components-\d{5}|group-\d{5}(-rows-\d{5})?|rows-\d{5}-cells-\d{5}|(cells|numbers)-of-group-\d{5}|"
+    r"shared-noise|splits|survey|seeds|cells|order|\d{5})"
+)
 _VERSION = rf"(zarr\.json|[^/]+{PARTIAL}|{_PART}({PARTIAL})?/{_BLOCK})?"
 _FILES_OF_VERSION = re.compile(_VERSION)
 FILES_OF_VERSIONS = re.compile(rf"zarr\.json|[^/]+{PARTIAL}|[^/]+/(zarr\.json|[^/]+{PARTIAL}|\d{{6}}/{_VERSION})?")
@@ -83,6 +86,15 @@ class Versions:
     def shared(self) -> Any:
         """Arrays that all processes map, as `run.storage.SharedArrays`; None where there are none."""
         return None
+
+    @property
+    def path(self) -> str:
+        """Folder or URL."""
+        return self.place.path
+
+    def free_bytes(self) -> int | None:
+        """Bytes that can still be written; None where this is unknown."""
+        return self.place.free_bytes()
 
     def name_of(self, address: Address) -> str:
         """Path of a block.

@@ -11,8 +11,8 @@ from vmfa_dask.run.defaults import sample_size
 from vmfa_dask.run.executor import Executor, StageExecutor
 from vmfa_dask.run.start import Start, check_start, write_given_start
 from vmfa_dask.run.starts import kmeans_fa, kmeans_plus_plus, pilot, restarts
+from vmfa_dask.run.starts.cells import start_in_cells
 from vmfa_dask.run.tasks import seeds
-from vmfa_dask.run.tasks.cells import begin_in_cells
 from vmfa_dask.run.tasks.survey import begin_run, survey_group
 from vmfa_dask.run.tasks.uniform import gather_uniform, initialize_distinct, initialize_uniform
 from vmfa_dask.values import Float64
@@ -54,7 +54,7 @@ def initialize(executor: Executor, start: Start | None = None) -> int:
     _survey(executor)
     n_distinct = _METHODS[settings.init_params](executor)
     if settings.starts_from_cells:
-        executor.results([executor.submit("seed-cells", g, begin_in_cells, g) for g in _groups(executor)])
+        start_in_cells(executor)
     return n_distinct
 
 

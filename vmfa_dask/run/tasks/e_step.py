@@ -75,14 +75,14 @@ def _evaluate_group(context: RunContext, group: int, step: Step, posterior: Trun
     options = context.search_options(step)
     model = context.model(step)
     moments = _empty_moments(context, group, model, posterior) if step.update else None
-    bytes_before = context.rows.bytes_read
+    bytes_before = context.rows_in_order().bytes_read
     blocks = _row_blocks(context, group, model.mixture, step.iteration == 0, watch)
     try:
         sums = partial_e_step(blocks, posterior, model, options, moments, context.cores, context.buffers, watch)
     except NoFiniteDensity as error:
         _refuse(context, group, error, context.mixture(step.parameters))
         raise
-    tally = sums.tally + RowTally(0, 0, 0.0, watch.seconds, context.rows.bytes_read - bytes_before)
+    tally = sums.tally + RowTally(0, 0, 0.0, watch.seconds, context.rows_in_order().bytes_read - bytes_before)
     return replace(sums, tally=tally)
 
 
@@ -102,17 +102,18 @@ def _row_blocks(
 ) -> Iterator[tuple[int, Rows]]:
     """Row blocks of a group as kernels take them, read ahead; the first pass checks what they hold."""
     start, stop = context.plan.groups[group]
-    blocks = read_ahead(context.rows, start, stop, context.plan.block_rows)
+    blocks = read_ahead(context.rows_in_order(), start, stop, context.plan.block_rows)
     for first, block in watch.timed("read", blocks):
         rows = working_rows(block, centers.offset, centers.means.dtype.name)
         if first_pass:
-            refuse_values(context.rows, first, block, rows, context.settings.precision)
+            refuse_values(context.rows_in_order(), first, block, rows, context.settings.precision)
         yield first, rows
 
 
 def _refuse(context: RunContext, group: int, error: NoFiniteDensity, mixture: Mixture) -> None:
     """Name what is wrong with a row; its row block is read again for that."""
     stop = min(error.first_row + context.plan.block_rows, context.plan.groups[group][1])
-    block = context.rows.read(error.first_row, stop)
-    refuse_non_finite(context.rows, error.first_row, block)
-    refuse_row(context.rows, error.first_row + error.row, block[error.row], mixture)
+    source = context.rows_in_order()
+    block = source.read(error.first_row, stop)
+    refuse_non_finite(source, error.first_row, block)
+    refuse_row(source, error.first_row + error.row, block[error.row], mixture)
