@@ -11,10 +11,12 @@ from distributed import Client
 from numpy.typing import NDArray
 
 from tests.em.runs import free_energies, make_context, train
+from tests.kept import as_format_1
 from tests.samples import draw, fixed_passes, images, make_mixture, parameters, write_store
 from vmfa_dask import addresses, fit_distributed, fit_local
 from vmfa_dask.em.rows import read_only
 from vmfa_dask.run import algorithm
+from vmfa_dask.run import settings as settings_module
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.defaults import suited_to_data
 from vmfa_dask.run.executor import SerialExecutor
@@ -195,6 +197,20 @@ def test_defaults_of_many_components() -> None:
     assert suited(20_000, init_params="k-means++", warmup_tol=1e-4) == ("k-means++", 1e-4)
     assert suited_to_data(Settings(5), {}, 1000, 4).init_params == "pilot"
     assert suited_to_data(Settings(5, locality=True), {"locality"}, 1000, 4).init_params == "afkmc2"
+
+
+def test_a_run_that_was_begun_before_there_were_cells_resumes_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings_module, "_MANY_COMPONENTS", 10)
+    data, run = images(300, (5, 5, 3)), tmp_path / "run"
+    options = {**OPTIONS, "n_components": 12, "max_warmup_iter": 2, "max_iter": 2}
+    expected = fit_local(data, run=run, **options, locality=False)
+    as_format_1(run, lambda identity: identity["settings"].pop("locality"))
+    assert parameters(fit_local(data, run=run, resume="require", **options).model) == parameters(expected.model)
+    with pytest.raises(ValueError, match="locality"):
+        fit_local(data, run=run, resume="require", **options, locality=True)
+    assert parameters(fit_local(data, **options).model) != parameters(expected.model)
 
 
 def test_every_executor_gives_the_same_bytes(tmp_path: Path, processes: Client, in_process: Client) -> None:

@@ -88,6 +88,9 @@ class PatchRows:
             n += count
         return block
 
+    def forget_blocks(self) -> None:
+        """Nothing: none are kept."""
+
     @property
     def remedy(self) -> str:
         """What helps where a pixel is NaN or infinite."""

@@ -177,6 +177,10 @@ class TrainingRows:
         """As the source says."""
         return self.source.bytes_read
 
+    def forget_blocks(self) -> None:
+        """As the source does; see `RowSource.forget_blocks`."""
+        self.source.forget_blocks()
+
     @property
     def remedy(self) -> str:
         """As the source says."""

@@ -44,6 +44,9 @@ class OrderedRows:
         self.n_rows, self.feature_shape, self.dtype = source.n_rows, source.feature_shape, source.dtype
         self.chunk_rows, self.decoded_rows, self.reads_parts, self.bytes_read = 1, 1, True, 0
 
+    def forget_blocks(self) -> None:
+        """Nothing; see `RowSource.forget_blocks`."""
+
     @property
     def remedy(self) -> str:
         """As the source says."""
@@ -89,6 +92,7 @@ def rows_in_order(source: RowSource, plan: Plan, storage: Storage, copies: Stora
         storage.read(RowCounts())
     except KeyError:
         return source
+    source.forget_blocks()  # no pass reads them again
     return OrderedRows(source, plan, storage, copies)
 
 

@@ -66,6 +66,10 @@ class RowSource(Protocol):
         """
         ...
 
+    def forget_blocks(self) -> None:
+        """Drop the rows that are kept in memory for the next pass."""
+        ...
+
     @property
     def remedy(self) -> str:
         """What helps where a row holds NaN or infinity, for messages."""
@@ -119,6 +123,9 @@ class ArrayRows:
         """A range of rows, as a view where that is possible; see `RowSource.read`."""
         block = self._rows[start:stop]
         return read_only(np.ascontiguousarray(block.reshape(len(block), -1), self.dtype))
+
+    def forget_blocks(self) -> None:
+        """Nothing; see `RowSource.forget_blocks`."""
 
     @property
     def remedy(self) -> str:

@@ -104,7 +104,8 @@ class Settings:
         Length of the Markov chains of AFK-MC².
     locality : bool
         Begin with neighbours that are near: seeds are grouped into cells (see `seeding.cells`), and kept components and
-        neighbours come from the cell of a row and of a component, not from a draw. By default with guided search from
+        neighbours come from the cell of a row and of a component, not from a draw. Rows are copied into the order of
+        their cells, unless `n_init` is above 1. By default with guided search from
         2,000 components on; it has an effect where seeds are rows ("afkmc2", "uniform", "k-means++").
     random_state : int
         Seed; every draw is a hash of it.

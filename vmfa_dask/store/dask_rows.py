@@ -81,6 +81,9 @@ class DaskRows:
         """Dask's name of the array: the same for the same computation."""
         return str(self.array.name)
 
+    def forget_blocks(self) -> None:
+        """Nothing: none are kept."""
+
     @property
     def remedy(self) -> str:
         """What helps where a row holds NaN or infinity."""

@@ -179,6 +179,11 @@ class ZarrRows:
                 self._cached_bytes += block.nbytes
         return block
 
+    def forget_blocks(self) -> None:
+        """Empty the cache."""
+        with self._lock:
+            self._cache, self._cached_bytes = {}, 0
+
     def _empty(self, n: int, dtype: Any) -> Rows:
         return self._memory.empty((n, math.prod(self.feature_shape)), dtype)
 
