@@ -24,6 +24,7 @@ from vmfa_dask.run.row_copies import RowNumbers
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.starts.initialization import initialize
 from vmfa_dask.runtime.threads import Cores
+from vmfa_dask.seeding import cells as cells_module
 from vmfa_dask.seeding.cells import Cells, Centers, group_seeds
 
 OPTIONS: dict[str, Any] = {"n_components": 40, "n_factors": 3, "neighborhood": 6, "init_params": "uniform"}
@@ -49,7 +50,11 @@ def test_neighbors_are_the_nearest_seeds() -> None:
     np.testing.assert_array_equal(cells.neighbors, np.argsort(distances(along, along), axis=1)[:, :6])
 
 
-def test_seeds_lie_in_the_nearest_cell_and_are_numbered_along_the_cells() -> None:
+@pytest.mark.parametrize("seeds_per_center", [128, 3])  # all of them, and every sixth one
+def test_seeds_lie_in_the_nearest_cell_and_are_numbered_along_the_cells(
+    seeds_per_center: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells_module, "_SEEDS_PER_CENTER", seeds_per_center)
     seeds = draw(make_mixture(6, 5, 1), 400).astype(np.float32)
     cells = grouped(seeds)
     assert sorted(cells.order.tolist()) == list(range(400))

@@ -108,6 +108,13 @@ def test_copies_in_any_storage_give_the_same_bytes(tmp_path: Path, kind: str) ->
     assert sum(path.stat().st_size for path in left) < data.nbytes / 10
 
 
+def test_a_finished_run_continues_on_its_order(tmp_path: Path) -> None:
+    data = images(600, (5, 5, 3))
+    fit_local(data, run=tmp_path / "run", **{**OPTIONS, "max_iter": 1})
+    more = fit_local(data, run=tmp_path / "run", resume="require", **OPTIONS)
+    assert parameters(more.model) == parameters(fit_local(data, **OPTIONS).model)
+
+
 def test_several_attempts_keep_the_order_of_the_data() -> None:
     context = cut(images(1203, (5, 5, 3)), n_init=2, max_iter=1)
     train(context)

@@ -25,8 +25,10 @@ from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.seeding.afkmc2 import squared_distances
 from vmfa_dask.values import Float64, FloatArray, Int32, Int64, Mixture
 
-# Steps of k-means. Cells need not be the best ones: they only say which seeds to begin with.
+# Steps of k-means, and the seeds that take part, about, for each centre. Cells need not be the best ones: they only say
+# which seeds to begin with.
 _STEPS = 8
+_SEEDS_PER_CENTER = 128
 # Seeds of a cell, at most, in those of an average one: its rows and seeds are compared with all of them. To cut large
 # cells takes some rounds where most of the data lies in a small part of its range.
 _LARGEST = 4
@@ -208,7 +210,9 @@ def _cut_evenly(sizes: Int64, most: int) -> tuple[Int64, Int64]:
 
 
 def _k_means(points: Rows, n_centers: int, scales: Float64, cores: Cores) -> FloatArray:
-    """Centres after some steps of k-means from the first points; those that lose their points stay where they are."""
+    """Centres after some steps of k-means, on some of the points; those that lose theirs stay where they are."""
+    step = max(1, len(points) // (_SEEDS_PER_CENTER * n_centers))
+    points = read_only(np.ascontiguousarray(points[::step]))
     centers: FloatArray = points[:n_centers].copy()
     for _ in range(_STEPS if n_centers > 1 else 1):
         for cell, members in rows_by_owner(Centers(centers, scales, cores).owners(points)):
