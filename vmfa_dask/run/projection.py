@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from vmfa_dask.em.moments import are_sparse
 from vmfa_dask.em.packed import packed_bytes
+from vmfa_dask.em.tallies import most_entries
 from vmfa_dask.run.plan import FAN_IN, Plan, statistics_bytes
 from vmfa_dask.run.row_order import reorders_rows
 from vmfa_dask.run.row_source import RowSource, n_features_of
@@ -10,6 +12,10 @@ from vmfa_dask.run.settings import Settings
 
 # Results of partial E-steps that come before their merging begins: it waits for its call, and for the task in work.
 _LATE_RESULTS = 2
+# Components that the rows of a group touch where rows are in the order of their cells, in shares of one group of them.
+_NEAR = 4
+# Component blocks whose sums a process adds to at the same time, at most.
+_BLOCKS_AT_ONCE = 4
 # Parameters from which on a run in one process keeps its versions in files: writing them takes little of a pass then.
 FILES_FROM_BYTES = 128 * 2**20
 # Component and other component, Σ of log-ratios, number of terms.
@@ -37,15 +43,30 @@ def levels_above_merging(n_groups: int) -> int:
     return levels
 
 
-def _parts_bytes(settings: Settings, n_features: int, n_groups: int) -> int:
+def _touched_by(n_groups: int, settings: Settings, plan: Plan, bytes_of_one: int) -> int:
+    """Components of which so many groups together have sums: all where they are dense."""
+    c, longest = settings.n_components, max(stop - start for start, stop in plan.groups)
+    one = min(c, longest * settings.truncation)
+    if reorders_rows(settings):
+        one = min(one, _NEAR * -(-c // len(plan.groups)))
+    if not are_sparse(one, c, bytes_of_one):
+        return c
+    return min(c, one * n_groups)
+
+
+def _parts_bytes(settings: Settings, n_features: int, plan: Plan) -> int:
     """Bytes of a partial E-step's sums, of results that wait to be merged with what they make, and of sums of these."""
-    bytes_of_sums = settings.n_components * statistics_bytes(settings, n_features)
-    bytes_of_result = bytes_of_sums // (2 if settings.precision == "float32" else 1)
+    n_groups, bytes_of_one = len(plan.groups), statistics_bytes(settings, n_features)
+    bytes_of_group = _touched_by(1, settings, plan, bytes_of_one) * bytes_of_one
+    bytes_of_result = bytes_of_group // (2 if settings.precision == "float32" else 1)
     if n_groups <= FAN_IN:
-        return bytes_of_sums + (n_groups + 1) * bytes_of_result
-    # A sum is there once more while the next part, which is as large, is added to it.
-    n_sums = 1 + levels_above_merging(n_groups) + 2
-    return n_sums * bytes_of_sums + (FAN_IN + 1 + _LATE_RESULTS) * bytes_of_result
+        return bytes_of_group + (n_groups + 1) * bytes_of_result
+    levels = range(1, levels_above_merging(n_groups) + 1)
+    sums = [_touched_by(FAN_IN**level, settings, plan, bytes_of_one) * bytes_of_one for level in levels]
+    # The sum of a component block is there once more while the next part, which is as large, is added to it.
+    n_blocks = len(plan.component_blocks)
+    growing = 2 * sums[-1] * min(n_blocks, _BLOCKS_AT_ONCE) // n_blocks
+    return bytes_of_group + sum(sums) + growing + (FAN_IN + 1 + _LATE_RESULTS) * bytes_of_result
 
 
 def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str, int]:
@@ -64,9 +85,9 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
         Bytes. `rows` counts the row block that is evaluated, the next one, and what a decoder holds meanwhile (as much
         as is decoded together); `model` the packed form of a version and its means, and three versions of the
         parameters where these are not in files; `statistics` one group's sums, the results that are merged, their sum,
-        and the sums of such sums (`run/passes.py`), in float64; `search` the neighbours, and the same for divergences,
-        as if no two rows agreed on a pair of components; `seeding` what the way to the first parameters takes beyond
-        that.
+        and the sums of such sums (`run/passes.py`), in float64, of the components that rows touch where these are few;
+        `search` the neighbours, and the same for divergences, of as many pairs as are kept; `seeding` what the way to
+        the first parameters takes beyond that.
     """
     d = n_features_of(rows)
     item = 4 if settings.precision == "float32" else 8
@@ -78,7 +99,7 @@ def projected_bytes(rows: RowSource, settings: Settings, plan: Plan) -> dict[str
         "rows": d * (3 * held * rows.dtype.itemsize + block * converted),
         "candidates": block * (28 * settings.most_candidates + 12 * settings.truncation),
         "model": _model_bytes(rows, settings),
-        "statistics": _parts_bytes(settings, d, len(plan.groups)),
+        "statistics": _parts_bytes(settings, d, plan),
         "search": _search_bytes(settings, rows.n_rows, longest, len(plan.groups)),
     }
     passes = sum(parts.values()) - parts["rows"]
@@ -98,15 +119,18 @@ def _search_bytes(settings: Settings, n_rows: int, longest: int, n_groups: int) 
     """Two versions of the neighbours; tallied divergences of a group, of results that wait to be merged, of sums."""
     if settings.search == "exhaustive":
         return 0
+    c = settings.n_components
+    most = min(c, most_entries(c, settings.graph_size))
 
     def of(rows: int) -> int:
-        return _TALLY_BYTES * min(rows * settings.search_size, settings.n_components**2)
+        # Of the components that are best for some row.
+        return _TALLY_BYTES * min(rows * settings.search_size, min(c, rows) * most)
 
     n_waiting = min(n_groups, FAN_IN + (_LATE_RESULTS if n_groups > FAN_IN else 0))
     merged = min(n_rows, longest * min(n_groups, FAN_IN))
-    # A sum is there twice while it grows.
+    # Row blocks of a group wait until they are as large as its sum; a sum is there twice while it grows.
     one_more = max((_TALLIES_OF_GROUP - 1) * of(longest), 2 * of(merged))
-    neighbors = 2 * 4 * settings.n_components * settings.graph_size
+    neighbors = 2 * 4 * c * settings.graph_size
     return neighbors + n_waiting * of(longest) + one_more + levels_above_merging(n_groups) * of(n_rows)
 
 
