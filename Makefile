@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 PYTEST := -m pytest -n 3 --dist worksteal
 SHORT := -m "not slow and not long"
 # Rooms that need no cluster, without what trains in every way or kills processes.
-QUICK := tests/kernels tests/em tests/apply tests/store tests/test_architecture.py tests/test_memory.py \
+QUICK := tests/kernels tests/em tests/apply tests/store tests/test_architecture.py \
 	--ignore tests/em/test_pilot.py --ignore tests/em/test_family.py --ignore tests/store/test_atomic.py
 LOWEST := .venv-lowest
 
