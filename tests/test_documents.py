@@ -64,3 +64,9 @@ def test_files_that_documents_name_exist(path: Path) -> None:
     named = set(re.findall(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|md|toml))`", path.read_text()))
     missing = {name for name in named if not any((folder / name).exists() for folder in (PACKAGE, ROOT, path.parent))}
     assert missing - ELSEWHERE == set()
+
+
+def test_tests_that_the_makefile_names_exist() -> None:
+    named = set(re.findall(r"(?<![\w/])tests/[\w/.]+", (ROOT / "Makefile").read_text()))
+    assert len(named) > 4
+    assert {name for name in named if not (ROOT / name).exists()} == set()
