@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +25,8 @@ from vmfa_dask.run.versions import read_graph, read_mixture
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Centers, Float64, Mixture, NeighborGraph
+
+Made = TypeVar("Made")
 
 
 class RunContext:
@@ -56,6 +60,7 @@ class RunContext:
         self.rows, self.settings, self.plan, self.storage, self.cores = rows, settings, plan, storage, cores
         self.buffers = BufferPool()
         self._lock = threading.RLock()
+        self._for_start: dict[str, Any] = {}
         self._evaluated: tuple[Centers, PackedMixture] | None = None
         self._graph: tuple[int, NeighborGraph] | None = None
         self._stage: tuple[Stage, RunContext] | None = None
@@ -90,6 +95,27 @@ class RunContext:
             if self._rows_in_order is None:
                 self._rows_in_order = rows_in_order(self.rows, self.plan, self.storage, self.copies)
             return self._rows_in_order
+
+    def for_start(self, name: str, make: Callable[[], Made]) -> Made:
+        """What several tasks of the start need in this process; it is forgotten when the first pass begins.
+
+        Parameters
+        ----------
+        name : str
+            What it is.
+        make : callable
+            Makes it, in the first call with this name.
+
+        Returns
+        -------
+        object
+            What `make` has returned.
+        """
+        with self._lock:
+            if name not in self._for_start:
+                self._for_start[name] = make()
+            made: Made = self._for_start[name]
+            return made
 
     def offset(self) -> Float64:
         """Global offset of the run.
@@ -180,7 +206,7 @@ class RunContext:
     def _of_version(self, version: int) -> tuple[Centers, PackedMixture]:
         with self._lock:
             if self._evaluated is None or self._evaluated[0].version != version:
-                self._stage = None  # a run that has parameters is past its stages
+                self._stage, self._for_start = None, {}  # a run that has parameters is past its start
                 self._evaluated = None  # so that its memory serves the next one
                 run = (self.storage, self.settings, self.plan)
                 self._evaluated = read_evaluated(*run, version, self.cores, self.buffers)
@@ -190,6 +216,7 @@ class RunContext:
         """Drop what the last pass has left in memory; another one would make it again."""
         with self._lock:
             self._evaluated = self._stage = self._graph = None
+            self._for_start = {}
             self.buffers.clear()
 
     def centers(self, version: int) -> Centers:

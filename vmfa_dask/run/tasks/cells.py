@@ -43,10 +43,9 @@ def begin_in_cells(context: RunContext, group: int, reorder: bool) -> Int64:
     seeded, owners = seeded_components(context, group)[:, 0], np.empty(stop - start, np.int64)
     counts: list[Int64] = []
     cells, offset, scales = context.storage.read(addresses.SeedCells()), context.offset(), context.scales()
-    blocks = range(len(context.plan.component_blocks))
-    seeds = np.concatenate([context.storage.read(addresses.Parameters(0, block))["means"] for block in blocks])
     with context.cores.exclusive():
-        centers, choices = (Centers(points, scales, context.cores) for points in (cells["centers"], seeds))
+        centers = Centers(cells["centers"], scales, context.cores)
+        choices = context.for_start("seeds", lambda: _seeds(context))
         for first, block in read_ahead(context.rows, start, stop, context.plan.block_rows):
             rows = working_rows(block, offset, context.settings.precision)
             part = slice(first - start, first - start + len(block))
@@ -65,6 +64,13 @@ def begin_in_cells(context: RunContext, group: int, reorder: bool) -> Int64:
     else:
         context.storage.write(addresses.Posterior(0, group), {"components": components})
     return np.array(counts, np.int64)
+
+
+def _seeds(context: RunContext) -> Centers:
+    """The seeds of the run, which are the means of version 0."""
+    blocks = range(len(context.plan.component_blocks))
+    means = np.concatenate([context.storage.read(addresses.Parameters(0, block))["means"] for block in blocks])
+    return Centers(means, context.scales(), context.cores)
 
 
 def _put_in_front(components: Int32, seeded: Int32) -> None:
