@@ -7,6 +7,7 @@ the scheduler went away.
 from __future__ import annotations
 
 import hashlib
+import os
 import signal
 import sys
 from typing import Any
@@ -17,8 +18,18 @@ from tests.samples import draw, fixed_passes, make_mixture, parameters, write_st
 from vmfa_dask import IterationRecord, MixtureModel, SchedulerLost, fit_distributed
 
 # Some fifteen passes of a tenth of a second on two cores, in twelve groups: kills meet every kind of task.
-OPTIONS = fixed_passes(40, 3, n_groups=12, max_warmup_iter=4, max_iter=10)
+_OPTIONS = fixed_passes(40, 3, n_groups=12, max_warmup_iter=4, max_iter=10)
+# Rows are copied into the order of their cells before the first pass, as with very many components.
+RE_ORDERED = {"locality": True, "init_params": "uniform"}
+# Which of the two runs this process and those that it starts make.
+VARIANT = "VMFA_CHAOS"
+VARIANTS = ("plain", "re-ordered")
 SCHEDULER_LOST = 3
+
+
+def options() -> dict[str, Any]:
+    """Keywords of the fit."""
+    return _OPTIONS | RE_ORDERED if os.environ.get(VARIANT) == "re-ordered" else _OPTIONS
 
 
 def make_store(path: Any) -> str:
@@ -47,7 +58,7 @@ def main(address: str, store: str, run: str) -> int:
         _say("ready")
         try:
             fit = fit_distributed(
-                store, client=client, run=run, checkpoint_share=1, progress=_report, worker_timeout=60, **OPTIONS
+                store, client=client, run=run, checkpoint_share=1, progress=_report, worker_timeout=60, **options()
             )
         except SchedulerLost as error:
             _say("lost", error)

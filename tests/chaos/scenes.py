@@ -15,7 +15,7 @@ from pathlib import Path
 import dask
 from distributed import Client, LocalCluster
 
-from tests.chaos.driver import OPTIONS, digest
+from tests.chaos.driver import digest, options
 from tests.chaos.processes import Driver, cluster
 from tests.clusters import local_cluster
 from tests.ports import free_port
@@ -78,7 +78,7 @@ def kill_workers(store: str, expected: str, rng: random.Random, n_fits: int, kil
             # A fit goes on until all kills of its share have happened: later passes are as good as early ones.
             killer.start()
             try:
-                fit = fit_distributed(store, client=client, progress=_slowly(killer), **OPTIONS)
+                fit = fit_distributed(store, client=client, progress=_slowly(killer), **options())
             finally:
                 stop.set()
                 killer.join(30)

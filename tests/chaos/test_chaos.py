@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.chaos import scenes
-from tests.chaos.driver import OPTIONS, digest, make_store
+from tests.chaos.driver import VARIANT, VARIANTS, digest, make_store, options
 from vmfa_dask import fit_local
 
 # The kinds of kills have tests of their own, one each; here they come one after the other in longer runs.
@@ -20,10 +21,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return make_store(tmp_path_factory.mktemp("chaos") / "rows.zarr")
 
 
-@pytest.fixture(scope="module")
-def expected(store: str) -> str:
+@pytest.fixture(scope="module", params=VARIANTS)
+def expected(store: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """Digest of the undisturbed run, in this process."""
-    return digest(fit_local(store, **OPTIONS).model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIANT, request.param)
+        yield digest(fit_local(store, **options()).model)
 
 
 def check(outcome: scenes.Outcome, kills: int) -> None:
