@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.em.runs import make_context
-from tests.samples import draw, make_mixture, make_start
+from tests.samples import draw, fixed_passes, make_mixture, make_start, parameters
+from vmfa_dask import fit_local
 from vmfa_dask.run import passes
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.executor import SerialExecutor
@@ -108,3 +109,14 @@ def test_sums_are_those_of_a_tree(n_groups: int, precision: str, monkeypatch: py
     for name, dtype in (("counts", "float64"), ("factor_moments", "float64"), ("moments", precision)):
         found = in_order([getattr(r.statistics[0].moments, name) for r in results])
         np.testing.assert_array_equal(found, in_a_tree([getattr(leaf, name) for leaf in leaves], dtype), name)
+
+
+@pytest.mark.parametrize("n_groups", [9, 64, 70])
+def test_parts_of_the_last_node_that_wait_give_the_bytes_of_their_sum(
+    n_groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = fixed_passes(30, 3, n_groups=n_groups, max_warmup_iter=2, max_iter=3)
+    options |= {"locality": True, "init_params": "uniform"}
+    waiting = parameters(fit_local(ROWS, **options).model)
+    monkeypatch.setattr(passes, "reorders_rows", lambda settings: False)
+    assert parameters(fit_local(ROWS, **options).model) == waiting

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +44,16 @@ class CountingExecutor(SerialExecutor):
         return super().submit(name, index, function, *arguments)
 
 
+@pytest.mark.parametrize("locality", [False, True])
 @pytest.mark.parametrize("n_groups", [1, 2, 8, 9, 40, 65, 100])
-def test_a_pass_has_the_tasks_that_are_planned(n_groups: int) -> None:
-    rows = ArrayRows(ROWS)
-    plan = make_plan(rows, SETTINGS, n_groups)
-    executor = CountingExecutor(RunContext(rows, SETTINGS, plan, MemoryStorage(), Cores(1)))
-    state = RunState.first(SETTINGS, initialize(executor))
+def test_a_pass_has_the_tasks_that_are_planned(n_groups: int, locality: bool) -> None:
+    rows, settings = ArrayRows(ROWS), replace(SETTINGS, locality=locality)
+    plan = make_plan(rows, settings, n_groups)
+    executor = CountingExecutor(RunContext(rows, settings, plan, MemoryStorage(), Cores(1)))
+    state = RunState.first(settings, initialize(executor))
     executor.submitted.clear()
-    run_pass(executor, state.step(SETTINGS))
-    assert executor.submitted.total() == n_tasks(plan)
+    run_pass(executor, state.step(settings))
+    assert executor.submitted.total() == n_tasks(settings, plan)
 
 
 def seconds(n_rows: int, layout: Layout, **settings: Any) -> dict[str, float]:

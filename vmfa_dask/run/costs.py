@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from vmfa_dask.em.packed import packed_bytes
 from vmfa_dask.run.plan import FAN_IN, Plan, statistics_bytes
+from vmfa_dask.run.row_order import reorders_rows
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
 
@@ -187,7 +188,7 @@ def seconds_of_pass(
         rates.memory_bandwidth * machines
     )
     if layout.n_processes > 1:
-        seconds["scheduling"] = n_tasks(plan) * rates.task_seconds
+        seconds["scheduling"] = n_tasks(settings, plan) * rates.task_seconds
     return seconds
 
 
@@ -199,12 +200,12 @@ def _parameter_bytes(rows: RowSource, settings: Settings, plan: Plan, joints: fl
     return n_tiles * asked * packed_bytes(1, settings.n_factors, d, item)
 
 
-def n_tasks(plan: Plan) -> int:
+def n_tasks(settings: Settings, plan: Plan) -> int:
     """Tasks of a training pass.
 
     Parameters
     ----------
-    plan : Plan
+    settings, plan : Settings, Plan
         The run.
 
     Returns
@@ -214,8 +215,13 @@ def n_tasks(plan: Plan) -> int:
     groups, blocks = len(plan.groups), len(plan.component_blocks)
     if groups <= FAN_IN:
         return groups + blocks
-    # What is merged is added up to one sum, one less than there are of them; then the update.
-    return groups + blocks * 2 * -(-groups // FAN_IN)
+    merges = -(-groups // FAN_IN)
+    # What is merged is added up to one sum, one task less than there are of them; then the update. Where the update
+    # adds up to eight of them, their own sums are not made.
+    left = merges
+    while left > FAN_IN:
+        left = -(-left // FAN_IN)
+    return groups + blocks * (2 * merges - (left - 1 if reorders_rows(settings) else 0))
 
 
 def bytes_of_pass(rows: RowSource, settings: Settings, plan: Plan, layout: Layout) -> dict[str, int]:

@@ -2,7 +2,9 @@
 
 The tree has groups as leaves, and nodes of up to eight parts. Eight partial results are merged when they are there; the
 results of merging are added to the sum of their node as they come, so that beside eight partial results one sum per
-level waits, however many groups there are (`run.projection.projected_bytes`).
+level waits, however many groups there are (`run.projection.projected_bytes`). Where groups touch few components, the
+parts of the last node wait instead and the update adds them: together they are no larger than their sum, which would be
+written anew for each of them. The bytes are the same.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from vmfa_dask import addresses
 from vmfa_dask.run.executor import Executor
 from vmfa_dask.run.handover import passes_through
 from vmfa_dask.run.plan import FAN_IN
+from vmfa_dask.run.row_order import reorders_rows
 from vmfa_dask.run.step import Step
 from vmfa_dask.run.tasks.e_step import run_e_step
 from vmfa_dask.run.tasks.m_step import BlockReport, split_components, update_block, update_noise
@@ -119,6 +122,7 @@ class _Tree:
         self._taken = [0] * len(self._expected)
         self._sums: list[Any] = [None] * len(self._expected)
         self._parts: list[Any] = []
+        self._adds_last = not reorders_rows(executor.settings)
 
     def taken(self) -> list[Any]:
         """What is left to sum when all groups were added; handed over."""
@@ -142,6 +146,9 @@ class _Tree:
         """Add a result of the level below to the sum of its node; what is complete goes up."""
         n, top = self._taken[level], level == len(self._expected) - 1
         self._taken[level] += 1
+        if top and not self._adds_last:
+            self._parts.append(part)
+            return
         last = self._taken[level] == self._expected[level]
         ends = not top and (n % FAN_IN == FAN_IN - 1 or last)
         if n % FAN_IN:
