@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmfa_dask.em.evaluation import evaluate_joints
-from vmfa_dask.em.packed import ModelVersion
+from vmfa_dask.em.packed import ModelVersion, Screening
 from vmfa_dask.em.row_block import RowBlock
 from vmfa_dask.em.rows import Rows
+from vmfa_dask.em.screening import anchor, estimate_joints, select
 from vmfa_dask.kernels import search
 from vmfa_dask.kernels.arguments import Draws, Graph
 from vmfa_dask.kernels.truncation import truncate
@@ -121,11 +122,20 @@ class GuidedSearch:
         # All tiles write side by side into one array: positions in it are those of the log-joints, which truncation
         # looks up.
         members = self.buffers.empty(block.log_joints.shape, np.int32)
+        screening, evaluated = self.model.screening if options.search else None, block.sizes
+        if screening is not None:
+            evaluated = self.buffers.empty(block.sizes.shape, np.int32)
         for start in range(0, len(rows), options.tile_rows):
-            self._evaluate_tile(rows, start, min(start + options.tile_rows, len(rows)), block, members)
+            stop = min(start + options.tile_rows, len(rows))
+            if screening is not None:
+                self._screen_tile(rows, start, stop, block, members, screening, components, evaluated)
+            self._evaluate_tile(rows, start, stop, block, members, evaluated)
         truncated = block.truncated
         with self.watch.phase("truncation"):
-            ranges = self.cores.split(len(rows), block.operations)
+            if screening is not None:
+                anchor(block, evaluated, self.cores)
+            # What was evaluated on a part of the features alone is not kept.
+            spaces, ranges = spaces._replace(sizes=evaluated), self.cores.split(len(rows), block.operations)
             self.cores.run(lambda a, b: truncate(spaces, a, b, truncated), ranges)
         # Truncation may reorder the kept components; a row rests if it kept the same set.
         if posterior.resting is not None:
@@ -141,16 +151,38 @@ class GuidedSearch:
             search.rows_to_search(posterior.resting, self.options.search_every, draws, searched)
         return searched
 
-    def _evaluate_tile(self, rows: Rows, start: int, stop: int, block: RowBlock, members: Int32) -> None:
-        """Log-joints of rows ``start:stop`` of the block with their candidates, one component after the other."""
+    def _screen_tile(
+        self,
+        rows: Rows,
+        start: int,
+        stop: int,
+        block: RowBlock,
+        members: Int32,
+        screening: Screening,
+        components: Int32,
+        out_sizes: Int32,
+    ) -> None:
+        """Choose the candidates of rows ``start:stop`` that are evaluated on all features; they become the first."""
+        # Members, slots and log-joints are overwritten when the chosen ones are evaluated.
+        with self.watch.phase("search"):
+            indptr = self._regroup(start, stop, block, members, block.sizes)
+        with self.watch.phase("log_joints"):
+            estimate_joints(rows, members, indptr, self.model.packed, screening, self.cores, block)
+        with self.watch.phase("search"):
+            select(block, components, start, stop, self.cores, out_sizes)
+
+    def _evaluate_tile(
+        self, rows: Rows, start: int, stop: int, block: RowBlock, members: Int32, sizes: Int32
+    ) -> None:
+        """Log-joints of rows ``start:stop`` with the first `sizes` of their candidates, one component after the other."""
         # A tile stays in a shared cache while every component that its rows ask for passes over it once.
         with self.watch.phase("search"):
-            indptr = self._regroup(start, stop, block, members)
+            indptr = self._regroup(start, stop, block, members, sizes)
         with self.watch.phase("log_joints"):
             evaluate_joints(rows, members, indptr, self.model.packed, self.cores, block.log_joints)
         block.n_joints = int(indptr[-1])
 
-    def _regroup(self, start: int, stop: int, block: RowBlock, members: Int32) -> Int64:
+    def _regroup(self, start: int, stop: int, block: RowBlock, members: Int32, sizes: Int32) -> Int64:
         """Transpose the candidates of a tile; row ranges are scattered side by side, rows of a component in order."""
         c = self.model.mixture.n_components
         # One range per thread: each has a row of C counters, which are summed over the ranges.
@@ -159,11 +191,11 @@ class GuidedSearch:
         counts = np.zeros((len(ranges), c), np.int64)
 
         def count(a: int, b: int) -> None:
-            search.count_by_component(block.candidates, block.sizes, a, b, counts[ranges.index((a, b))])
+            search.count_by_component(block.candidates, sizes, a, b, counts[ranges.index((a, b))])
 
         def scatter(a: int, b: int) -> None:
             search.group_by_component(
-                block.candidates, block.sizes, a, b, begins[ranges.index((a, b))], members, block.slots
+                block.candidates, sizes, a, b, begins[ranges.index((a, b))], members, block.slots
             )
 
         # Counted first, so that every range knows where its rows of a component go and all can scatter without locks.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from vmfa_dask.kernels import vector
-from vmfa_dask.kernels.arguments import Factorized, PackedParameters, Parameters
+from vmfa_dask.kernels.arguments import Factorized, Marginals, PackedParameters, Parameters
 from vmfa_dask.kernels.log_joints import LOST
 from vmfa_dask.kernels.parameters import factorize, pack
 from vmfa_dask.kernels.projections import rows_per_tile
@@ -78,6 +78,22 @@ class PackedMixture:
 
 
 @dataclass(frozen=True)
+class Screening:
+    """Marginals of a model version on a part of the features.
+
+    Parameters
+    ----------
+    part : int
+        Which of the parts.
+    marginals : Marginals
+        Of all components.
+    """
+
+    part: int
+    marginals: Marginals
+
+
+@dataclass(frozen=True)
 class ModelVersion:
     """All that rows are evaluated with in one pass.
 
@@ -89,11 +105,14 @@ class ModelVersion:
         Its packed form.
     graph : NeighborGraph
         Neighbours g_c of each component; of a version of its own.
+    screening : Screening or None
+        What candidates are screened with; None where all of them are evaluated on all features.
     """
 
     mixture: Centers
     packed: PackedMixture
     graph: NeighborGraph
+    screening: Screening | None = None
 
 
 def _packed_shape(n: int, n_factors: int, n_features: int, itemsize: int) -> tuple[int, int, int, int]:

@@ -25,6 +25,9 @@ from vmfa_dask.kernels.folding import sums_of_lanes
 _SPARE_REGISTERS = 3
 # Small H leaves registers for more; but rows that do not fill a tile are projected one at a time.
 _MOST_ROWS = 12
+# Features of which every `N_PARTS`-th run is a part: a cache line of uint8, whole vectors of any dtype and register.
+PART_FEATURES = 64
+N_PARTS = 4
 
 
 def rows_per_tile(n_factors: int) -> int:
@@ -81,6 +84,38 @@ def project(
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         _Projection(context, builder, (rows, ids, packed, out_sums), arguments, len(factors), len(tile)).emit()
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def project_part(
+    typingctx: Any,
+    rows: Any,
+    ids: Any,
+    first: Any,
+    packed: Any,
+    start: Any,
+    stop: Any,
+    factors: Any,
+    tile: Any,
+    out_sums: Any,
+) -> Any:
+    """As `project`, over `PART_FEATURES` features from `start` on and every `N_PARTS`-th run of as many behind them.
+
+    Parameters
+    ----------
+    rows, ids, first, packed, factors, tile, out_sums
+        As in `project`.
+    start, stop : int
+        Range of features; `start` is a multiple of `PART_FEATURES`. What the last run has before `stop` is taken.
+    """
+    signature = types.void(rows, ids, first, packed, start, stop, factors, tile, out_sums)
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        kinds = (rows, ids, packed, out_sums)
+        _Projection(context, builder, kinds, arguments, len(factors), len(tile)).emit(PART_FEATURES, N_PARTS)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -180,17 +215,26 @@ class _Projection:
                 sums[k * stride + 1 + h] = vector.fused(builder, u, projection, sums[k * stride + 1 + h])
         return sums
 
-    def emit(self) -> None:
-        """Write the loops: whole cache lines of rows, the vectors that are left, then single features."""
+    def emit(self, run: int | None = None, every: int = 1) -> None:
+        """Write the loops: whole cache lines of rows, the vectors that are left, then single features.
+
+        With `run`, a turn of the first loop reads as many features, and leaves out all but every `every`-th run.
+        """
         builder, count = self.builder, self.tile * (self.factors + 1)
         # A turn of the first loop reads one cache line of each row: 64 features of uint8, 16 of float32.
-        item_bytes = max(1, self.stored.bitwidth // 8)
-        unrolled = max(1, vector.CACHE_LINE_BYTES // (self.lanes * item_bytes))
+        line_features = vector.CACHE_LINE_BYTES // max(1, self.stored.bitwidth // 8)
+        unrolled = max(1, (run or line_features) // self.lanes)
         zeros = [vector.zero(vector.as_vector(self.work, self.lanes))] * count
-        line = vector.Loop(builder, self.start, self.stop, self.lanes * unrolled, zeros)
+        step, end = self.lanes * unrolled * every, self.stop
+        if every > 1:  # the last run may be whole where what would be left out behind it is not
+            end = builder.add(end, vector.INT64(step - self.lanes * unrolled))
+        line = vector.Loop(builder, self.start, end, step, zeros)
         sums = list(line.values)
-        for row in self.next_rows:  # one hint per cache line and row: that is what a turn reads of each row
-            vector.prefetch(builder, row, line.index)
+        # One hint per cache line and row: that is what a turn reads of each row.
+        for first in range(0, self.lanes * unrolled, max(line_features, self.lanes)):
+            position = builder.add(line.index, vector.INT64(first)) if first else line.index
+            for row in self.next_rows:
+                vector.prefetch(builder, row, position)
         for k in range(unrolled):
             sums = self._step(builder.add(line.index, vector.INT64(k * self.lanes)), sums, self.lanes)
         sums = line.close(sums)

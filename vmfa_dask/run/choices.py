@@ -14,6 +14,7 @@ CHOICES = {
     "noise": NOISES,
     "learn_weights": (True, False),
     "standardize": (True, False),
+    "screening": (True, False),
     "search": SEARCHES,
     "similarity": SIMILARITIES,
     "empty_components": EMPTY,

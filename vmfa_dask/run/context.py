@@ -12,7 +12,8 @@ from vmfa_dask import addresses
 from vmfa_dask.em.guided import SearchOptions
 from vmfa_dask.em.m_step import Constraint
 from vmfa_dask.em.noise import NOISE_MODELS
-from vmfa_dask.em.packed import ModelVersion, PackedMixture
+from vmfa_dask.em.packed import ModelVersion, PackedMixture, Screening
+from vmfa_dask.em.screening import FEWEST_FEATURES, part_of_pass, screening_of
 from vmfa_dask.run.packed_versions import read_evaluated
 from vmfa_dask.run.plan import Plan
 from vmfa_dask.run.row_order import rows_in_order
@@ -63,6 +64,7 @@ class RunContext:
         self._for_start: dict[str, Any] = {}
         self._evaluated: tuple[Centers, PackedMixture] | None = None
         self._graph: tuple[int, NeighborGraph] | None = None
+        self._screening: tuple[int, Screening] | None = None
         self._stage: tuple[Stage, RunContext] | None = None
 
     def stage(self, stage: Stage) -> RunContext:
@@ -201,7 +203,17 @@ class RunContext:
         """
         with self._lock:
             graph = self.graph(step.graph)
-            return ModelVersion(*self._of_version(step.parameters), graph)
+            return ModelVersion(*self._of_version(step.parameters), graph, self._screening_of(step))
+
+    def _screening_of(self, step: Step) -> Screening | None:
+        """What a pass screens candidates with; None where it does not."""
+        settings, n_features = self.settings, n_features_of(self.rows)
+        if not (settings.screening and step.search and settings.search == "guided" and n_features >= FEWEST_FEATURES):
+            return None
+        version, part = step.parameters, part_of_pass(step.iteration, settings.search_every)
+        if self._screening is None or (self._screening[0], self._screening[1].part) != (version, part):
+            self._screening = version, screening_of(self.packed(version), n_features, part, self.cores)
+        return self._screening[1]
 
     def _of_version(self, version: int) -> tuple[Centers, PackedMixture]:
         with self._lock:
@@ -215,7 +227,7 @@ class RunContext:
     def release(self) -> None:
         """Drop what the last pass has left in memory; another one would make it again."""
         with self._lock:
-            self._evaluated = self._stage = self._graph = None
+            self._evaluated = self._stage = self._graph = self._screening = None
             self._for_start = {}
             self.buffers.clear()
 

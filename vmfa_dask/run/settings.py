@@ -76,6 +76,10 @@ class Settings:
     search_every : int
         R; a row whose kept components came out of a search unchanged is evaluated on them alone, and searched again in
         every R-th pass. 1 searches every row in every pass, as in the paper.
+    screening : bool
+        Rank the candidates of a row by a quarter of the features, another one in each pass, and evaluate its kept
+        components and the best C' + 2 of the others on all of them. Rows of fewer than 256 features are not screened,
+        nor is exhaustive search.
     random_candidates : int
         Uniform components added to each search space (1 in the paper).
     tol, warmup_tol : float
@@ -129,6 +133,7 @@ class Settings:
     empty_components: str = "drop"
     neighborhood: int | tuple[int, ...] = 15
     search_every: int = 1
+    screening: bool = False
     random_candidates: int = 1
     tol: float = None  # type: ignore[assignment]
     warmup_tol: float = None  # type: ignore[assignment]
