@@ -20,7 +20,7 @@ from vmfa_dask.values import Int32, Int64
 
 # Rows of fewer features have a part without any.
 FEWEST_FEATURES = N_PARTS * PART_FEATURES
-# Candidates that are evaluated beside the kept components: so many more than are kept.
+# Candidates that are evaluated on all features, beside kept components that are not among them: so many more than C'.
 _MORE_THAN_KEPT = 2
 
 
@@ -116,9 +116,9 @@ def select(block: RowBlock, components: Int32, start: int, stop: int, cores: Cor
     out_sizes : (n,) int32 array
         Written for these rows: how many candidates were chosen.
     """
-    spaces, n_others = block.spaces, components.shape[1] + _MORE_THAN_KEPT
+    spaces, n_best = block.spaces, components.shape[1] + _MORE_THAN_KEPT
     ranges = [(start + a, start + b) for a, b in cores.split(stop - start, block.operations)]
-    cores.run(lambda a, b: select_candidates(components, spaces, n_others, a, b, out_sizes), ranges)
+    cores.run(lambda a, b: select_candidates(components, spaces, n_best, a, b, out_sizes), ranges)
 
 
 def anchor(block: RowBlock, evaluated: Int32, cores: Cores) -> None:

@@ -245,11 +245,11 @@ def estimated_joints(
 
 @kernel
 def select_candidates(
-    components: Any, spaces: SearchSpaces, n_others: Any, first: Any, last: Any, out_sizes: Any
+    components: Any, spaces: SearchSpaces, n_best: Any, first: Any, last: Any, out_sizes: Any
 ) -> None:
     """Put the candidates of rows ``first:last`` first that are evaluated on all features.
 
-    These are the kept components and, of the others, those with the largest estimates; ties go to the smaller number.
+    These are the kept components, and those with the `n_best` largest estimates; ties go to the smaller number.
 
     Parameters
     ----------
@@ -257,8 +257,8 @@ def select_candidates(
         Kept components, −1 where a row has fewer.
     spaces : SearchSpaces, in and out
         Estimated candidates. Their order changes, and `by_row` gets their estimates.
-    n_others : int
-        Candidates beside the kept components.
+    n_best : int
+        Candidates whose estimates are the largest, kept components included.
     first, last : int
         Range of rows.
     out_sizes : (n,) int32, out
@@ -270,24 +270,32 @@ def select_candidates(
         row, values = candidates[i], by_row[i]
         for k in range(size):
             values[k] = log_joints[slots[i, k]]
-        n = 0
+        n_kept = 0
         for rank in range(components.shape[1]):
             # Components that were dropped are no candidates.
-            for k in range(n, size):
+            for k in range(n_kept, size):
                 if row[k] == components[i, rank]:
-                    row[n], row[k] = row[k], row[n]
-                    values[n], values[k] = values[k], values[n]
-                    n += 1
+                    row[n_kept], row[k] = row[k], row[n_kept]
+                    values[n_kept], values[k] = values[k], values[n_kept]
+                    n_kept += 1
                     break
-        chosen = min(n + n_others, size)
-        for k in range(n, chosen):
-            best = k
-            for j in range(k + 1, size):
-                if values[j] > values[best] or (values[j] == values[best] and row[j] < row[best]):
-                    best = j
-            row[k], row[best] = row[best], row[k]
-            values[k], values[best] = values[best], values[k]
-        out_sizes[i] = chosen
+        n = n_kept
+        while n < size:
+            # The best of what is left, and how many are better.
+            best = n
+            for k in range(n + 1, size):
+                if values[k] > values[best] or (values[k] == values[best] and row[k] < row[best]):
+                    best = k
+            n_better = n - n_kept
+            for k in range(n_kept):
+                if values[k] > values[best] or (values[k] == values[best] and row[k] < row[best]):
+                    n_better += 1
+            if n_better >= n_best:
+                break
+            row[n], row[best] = row[best], row[n]
+            values[n], values[best] = values[best], values[n]
+            n += 1
+        out_sizes[i] = n
 
 
 @kernel
