@@ -13,13 +13,13 @@ from vmfa_dask.em.packed import PackedMixture, Screening
 from vmfa_dask.em.row_block import RowBlock
 from vmfa_dask.em.rows import Rows
 from vmfa_dask.kernels.arguments import Marginals, Regrouped
-from vmfa_dask.kernels.projections import N_PARTS, PART_FEATURES
+from vmfa_dask.kernels.projections import N_PARTS, RUN_FEATURES
 from vmfa_dask.kernels.screening import anchor_estimates, estimated_joints, marginalize, select_candidates
 from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Int32, Int64
 
 # Rows of fewer features have a part without any.
-FEWEST_FEATURES = N_PARTS * PART_FEATURES
+FEWEST_FEATURES = N_PARTS * RUN_FEATURES
 # Candidates that are evaluated on all features, beside kept components that are not among them: so many more than C'.
 _MORE_THAN_KEPT = 2
 
@@ -62,7 +62,8 @@ def screening_of(packed: PackedMixture, n_features: int, part: int, cores: Cores
     Screening
     """
     c, h = packed.cholesky.shape[:2]
-    n_part = int(np.count_nonzero(np.arange(n_features) // PART_FEATURES % N_PARTS == part))
+    runs = np.arange(n_features) // RUN_FEATURES
+    n_part = int(np.count_nonzero((runs - runs // N_PARTS**2) % N_PARTS == part))
     marginals = Marginals(np.empty(c), np.empty((c, h, h)), n_features / n_part)
     parameters, log_weights = packed.parameters, packed.log_weights
     cores.run(

@@ -25,8 +25,10 @@ from vmfa_dask.kernels.folding import sums_of_lanes
 _SPARE_REGISTERS = 3
 # Small H leaves registers for more; but rows that do not fill a tile are projected one at a time.
 _MOST_ROWS = 12
-# Features of which every `N_PARTS`-th run is a part: a cache line of uint8, whole vectors of any dtype and register.
-PART_FEATURES = 64
+# Features come in runs (a cache line of uint8, whole vectors of any dtype and register), of which a part has one in
+# each period of `N_PARTS`. Lines in equal distances share few cache sets, so it is the next one after each `N_PARTS`
+# periods.
+RUN_FEATURES = 64
 N_PARTS = 4
 
 
@@ -101,21 +103,24 @@ def project_part(
     factors: Any,
     tile: Any,
     out_sums: Any,
+    part: Any,
 ) -> Any:
-    """As `project`, over `PART_FEATURES` features from `start` on and every `N_PARTS`-th run of as many behind them.
+    """As `project`, over the features of one part alone.
 
     Parameters
     ----------
     rows, ids, first, packed, factors, tile, out_sums
         As in `project`.
     start, stop : int
-        Range of features; `start` is a multiple of `PART_FEATURES`. What the last run has before `stop` is taken.
+        Range of features; both are multiples of a period, or `stop` is D.
+    part : int
+        Which of the `N_PARTS` parts.
     """
-    signature = types.void(rows, ids, first, packed, start, stop, factors, tile, out_sums)
+    signature = types.void(rows, ids, first, packed, start, stop, factors, tile, out_sums, part)
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         kinds = (rows, ids, packed, out_sums)
-        _Projection(context, builder, kinds, arguments, len(factors), len(tile)).emit(PART_FEATURES, N_PARTS)
+        _Projection(context, builder, kinds, arguments, len(factors), len(tile)).emit_part(arguments[9])
         return context.get_dummy_value()
 
     return signature, codegen
@@ -215,37 +220,63 @@ class _Projection:
                 sums[k * stride + 1 + h] = vector.fused(builder, u, projection, sums[k * stride + 1 + h])
         return sums
 
-    def emit(self, run: int | None = None, every: int = 1) -> None:
-        """Write the loops: whole cache lines of rows, the vectors that are left, then single features.
-
-        With `run`, a turn of the first loop reads as many features, and leaves out all but every `every`-th run.
-        """
-        builder, count = self.builder, self.tile * (self.factors + 1)
+    def emit(self) -> None:
+        """Write the loops: whole cache lines of rows, the vectors that are left, then single features."""
         # A turn of the first loop reads one cache line of each row: 64 features of uint8, 16 of float32.
+        item_bytes = max(1, self.stored.bitwidth // 8)
+        unrolled = max(1, vector.CACHE_LINE_BYTES // (self.lanes * item_bytes))
+        line = vector.Loop(self.builder, self.start, self.stop, self.lanes * unrolled, self._zeros(self.lanes))
+        for row in self.next_rows:  # one hint per cache line and row: that is what a turn reads of each row
+            vector.prefetch(self.builder, row, line.index)
+        sums = line.close(self._steps(line.index, line.values, unrolled))
+        self._emit_rest(line.index, self.stop, sums)
+
+    def emit_part(self, part: Any) -> None:
+        """Write the loops for a part of the features: whole periods, then what the last one has of the part."""
+        builder = self.builder
+        period = vector.Loop(builder, self.start, self.stop, RUN_FEATURES * N_PARTS, self._zeros(self.lanes))
+        run = self._run_of_part(period.index, part)
         line_features = vector.CACHE_LINE_BYTES // max(1, self.stored.bitwidth // 8)
-        unrolled = max(1, (run or line_features) // self.lanes)
-        zeros = [vector.zero(vector.as_vector(self.work, self.lanes))] * count
-        step, end = self.lanes * unrolled * every, self.stop
-        if every > 1:  # the last run may be whole where what would be left out behind it is not
-            end = builder.add(end, vector.INT64(step - self.lanes * unrolled))
-        line = vector.Loop(builder, self.start, end, step, zeros)
-        sums = list(line.values)
-        # One hint per cache line and row: that is what a turn reads of each row.
-        for first in range(0, self.lanes * unrolled, max(line_features, self.lanes)):
-            position = builder.add(line.index, vector.INT64(first)) if first else line.index
+        for feature in range(0, RUN_FEATURES, line_features):
             for row in self.next_rows:
-                vector.prefetch(builder, row, position)
-        for k in range(unrolled):
-            sums = self._step(builder.add(line.index, vector.INT64(k * self.lanes)), sums, self.lanes)
-        sums = line.close(sums)
-        single = vector.Loop(builder, line.index, self.stop, self.lanes, sums)
+                vector.prefetch(builder, row, builder.add(run, vector.INT64(feature)))
+        # One vector in each turn: when the addresses of a whole run are computed at once, LLVM spills accumulators.
+        end = builder.add(run, vector.INT64(RUN_FEATURES))
+        single = vector.Loop(builder, run, end, self.lanes, period.values)
+        sums = single.close(self._steps(single.index, single.values, 1))
+        sums = period.close(sums)
+        run = self._run_of_part(period.index, part)
+        end = builder.add(run, vector.INT64(RUN_FEATURES))
+        self._emit_rest(run, builder.select(builder.icmp_signed("<", end, self.stop), end, self.stop), sums)
+
+    def _run_of_part(self, first: Any, part: Any) -> Any:
+        """First feature of the run that a part has in the period that begins at feature `first`."""
+        builder, n_features = self.builder, RUN_FEATURES * N_PARTS * N_PARTS
+        turned = builder.add(builder.udiv(first, vector.INT64(n_features)), part)
+        turn = builder.and_(turned, vector.INT64(N_PARTS - 1))
+        return builder.add(first, builder.mul(turn, vector.INT64(RUN_FEATURES)))
+
+    def _zeros(self, lanes: int) -> list[Any]:
+        return [vector.zero(vector.as_vector(self.work, lanes))] * (self.tile * (self.factors + 1))
+
+    def _steps(self, first: Any, values: list[Any], n_vectors: int) -> list[Any]:
+        """Add some vectors of features, one after the other."""
+        sums = list(values)
+        for k in range(n_vectors):
+            sums = self._step(self.builder.add(first, vector.INT64(k * self.lanes)), sums, self.lanes)
+        return sums
+
+    def _emit_rest(self, first: Any, stop: Any, sums: list[Any]) -> None:
+        """Write the vectors of ``first:stop``, add the sums to those in memory, then single features."""
+        builder = self.builder
+        single = vector.Loop(builder, first, stop, self.lanes, sums)
         sums = single.close(self._step(single.index, list(single.values), self.lanes))
         # Accumulators lie row by row, H + 1 each, and so do the sums: whole registers of sums are added at once.
         origin = builder.mul(self.first, vector.INT64(self.factors + 1))
         for k, part in enumerate(sums_of_lanes(builder, sums)):
             vector.add_to_doubles(builder, part, self.sums, builder.add(origin, vector.INT64(k * self.lanes)))
         # Row values beyond D belong to the next row, so the last features are not read as a vector.
-        with builder.if_then(builder.icmp_signed("<", single.index, self.stop), likely=False):
-            scalar = vector.Loop(builder, single.index, self.stop, 1, [vector.zero(self.work)] * count)
+        with builder.if_then(builder.icmp_signed("<", single.index, stop), likely=False):
+            scalar = vector.Loop(builder, single.index, stop, 1, self._zeros(1))
             for k, part in enumerate(scalar.close(self._step(scalar.index, list(scalar.values), 1))):
                 vector.add_to_doubles(builder, part, self.sums, builder.add(origin, vector.INT64(k)))

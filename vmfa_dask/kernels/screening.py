@@ -1,6 +1,6 @@
 """Log-joints estimated from a part of the features, and the choice of candidates that are evaluated on all of them.
 
-A part is every `N_PARTS`-th run of `PART_FEATURES` features. The marginal of a component on it is Gaussian, with the
+A part is a quarter of the features: a run of 64 in each period of four such runs (`projections`). The marginal of a component on it is Gaussian, with the
 same mean, loadings and noise variances of these features alone; log p(c, x) is estimated as log π plus the logarithm of
 the marginal density times D / D_part. Packed parameters serve as they are: they hold Wσ = R⁻¹ΛᵀD⁻¹σ, and with
 R_part R_partᵀ = I + Λᵀ_part D⁻¹_part Λ_part the marginal's own projections are R_part⁻¹R times those of `projections`
@@ -16,12 +16,18 @@ import numpy as np
 from vmfa_dask.kernels.arguments import Marginals, PackedParameters, Regrouped, SearchSpaces
 from vmfa_dask.kernels.compile import inline, inline_source, kernel
 from vmfa_dask.kernels.linear_algebra import cholesky_in_place, dot, invert_lower
-from vmfa_dask.kernels.projections import N_PARTS, PART_FEATURES, prefetch_ahead, project_part
+from vmfa_dask.kernels.projections import N_PARTS, RUN_FEATURES, prefetch_ahead, project_part
 from vmfa_dask.kernels.vector import CACHE_LINE_BYTES
 
 # Parameters of a part that stay in the first-level cache while the rows of a component pass.
 _CACHED_BYTES = 22 * 1024
-_PERIOD = N_PARTS * PART_FEATURES
+_PERIOD = N_PARTS * RUN_FEATURES
+
+
+@inline
+def _run_of_part(period: Any, part: Any) -> Any:
+    """First feature of the run that a part has in a period."""
+    return period * _PERIOD + (period // N_PARTS + part) % N_PARTS * RUN_FEATURES
 
 
 @inline
@@ -29,8 +35,9 @@ def _part_of_component(packed: Any, n_features: Any, part: Any, out_gram: Any, o
     """PPᵀ of the packed projections P of a part, (H, H), and Σ log σ² over it; `out_flat` (H, D_part) is work space."""
     n_factors, lanes = packed.shape[1] - 2, packed.shape[2]
     log_variances, product, n = 0.0, 1.0, 0
-    for first in range(part * PART_FEATURES, n_features, _PERIOD):
-        for d in range(first, min(first + PART_FEATURES, n_features)):
+    for period in range(-(-n_features // _PERIOD)):
+        first = _run_of_part(period, part)
+        for d in range(first, min(first + RUN_FEATURES, n_features)):
             vector, lane = d // lanes, d % lanes
             # One logarithm for some features, while their product is far from the ends of float64's range.
             product *= np.float64(packed[vector, 1, lane])
@@ -71,11 +78,9 @@ def marginalize(
     log_norms, transforms, scale = out
     n_factors = len(factors)
     # The most that a part has: a run more than D / N_PARTS.
-    flat = np.empty((n_factors, n_features // N_PARTS + PART_FEATURES))
+    flat = np.empty((n_factors, n_features // N_PARTS + RUN_FEATURES))
     gram, product = np.empty((n_factors, n_factors)), np.empty((n_factors, n_factors))
-    n_part = 0
-    for d in range(part * PART_FEATURES, n_features, _PERIOD):
-        n_part += min(PART_FEATURES, n_features - d)
+    n_part = n_features / scale
     for c in range(first, last):
         # Where float32 does not serve the component, neither does it here.
         if precise_slot[c] >= 0:
@@ -134,30 +139,29 @@ def project_part_of_rows(
     out_sums[:] = 0.0
     stride = packed.shape[1]
     line_values = CACHE_LINE_BYTES // packed.itemsize
-    run_lines = PART_FEATURES * stride // line_values
+    run_lines = RUN_FEATURES * stride // line_values
     # Stretches of some runs each, of about equal size; their partial sums are added in float64.
     n_periods = -(-n_features // _PERIOD)
-    n_stretches = -(-n_periods * PART_FEATURES * stride * packed.itemsize // _CACHED_BYTES)
+    n_stretches = -(-n_periods * RUN_FEATURES * stride * packed.itemsize // _CACHED_BYTES)
     periods = -(-n_periods // n_stretches)
     for period in range(0, n_periods, periods):
-        start = period * _PERIOD + part * PART_FEATURES
-        stop = min((period + periods) * _PERIOD, n_features)
+        start, stop = period * _PERIOD, min((period + periods) * _PERIOD, n_features)
         # While these parameters work, the ones that follow are fetched, some lines with each tile of rows: those of the
         # next stretch, or of the next component, which lie behind this one.
         n_lines = periods * run_lines * len(tile) // max(n_rows, 1) + 1
-        ahead = stop * stride if stop < n_features else packed.size
+        ahead, next_period = (0, period + periods) if stop < n_features else (packed.size, 0)
         i = 0
         while i + len(tile) <= n_rows:
-            project_part(rows, ids, i, packed, start, stop, factors, tile, out_sums)
+            project_part(rows, ids, i, packed, start, stop, factors, tile, out_sums, part)
             line = i // len(tile) * n_lines
             for k in range(line, min(line + n_lines, periods * run_lines)):
                 run = k // run_lines
-                origin = ahead + (run * _PERIOD + part * PART_FEATURES) * stride
+                origin = ahead + _run_of_part(next_period + run, part) * stride
                 prefetch_ahead(packed, origin + (k - run * run_lines) * line_values, 1)
             i += len(tile)
         # Rows that do not fill a tile, one at a time. A row's sums have one order, whatever tile it is in.
         while i < n_rows:
-            project_part(rows, ids, i, packed, start, stop, factors, (0,), out_sums)
+            project_part(rows, ids, i, packed, start, stop, factors, (0,), out_sums, part)
             i += 1
 
 
