@@ -19,6 +19,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from vmfa_dask.kernels.compile import cache_folder
+from vmfa_dask.kernels.projections import N_PARTS, RUN_FEATURES
 from vmfa_dask.run.algorithm import Training
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.executor import SerialExecutor
@@ -98,7 +99,8 @@ def compile_ahead(settings: Settings, dtype: np.dtype[Any], validates: bool = Fa
         Seconds it took; 0 where this process has done so before.
     """
     kinds = (settings.search, settings.search_every > 1, settings.covariance_type, settings.noise, settings.init_params)
-    key = (settings.n_factors, settings.precision, settings.starts_from_cells, *kinds, dtype.str, validates)
+    numbers = (settings.n_factors, settings.precision, settings.starts_from_cells, settings.screening)
+    key = (*numbers, *kinds, dtype.str, validates)
     if key in _compiled:
         return 0.0
     start = time.perf_counter()
@@ -111,7 +113,8 @@ def compile_ahead(settings: Settings, dtype: np.dtype[Any], validates: bool = Fa
 
 
 def _tiny_fit(settings: Settings, dtype: np.dtype[Any], validates: bool) -> None:
-    rows = np.random.default_rng(0).integers(0, 100, (64, settings.n_factors + 3)).astype(dtype)
+    width = N_PARTS * RUN_FEATURES if settings.screening else settings.n_factors + 3
+    rows = np.random.default_rng(0).integers(0, 100, (64, width)).astype(dtype)
     tiny = replace(
         settings, n_components=4, truncation=2, neighborhood=3, random_candidates=1, max_warmup_iter=1, max_iter=1
     )

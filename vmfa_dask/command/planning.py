@@ -26,7 +26,7 @@ from vmfa_dask.service.sources import opened_rows
 from vmfa_dask.tables import row_dtype
 
 # Settings that are compiled into kernels.
-_COMPILED = ("n_factors", "covariance_type", "noise", "search", "search_every", "init_params", "precision")
+_COMPILED = ("n_factors", "covariance_type", "noise", "search", "search_every", "screening", "init_params", "precision")
 
 
 @command("plan")

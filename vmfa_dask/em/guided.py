@@ -15,7 +15,7 @@ from vmfa_dask.em.evaluation import evaluate_joints
 from vmfa_dask.em.packed import ModelVersion, Screening
 from vmfa_dask.em.row_block import RowBlock
 from vmfa_dask.em.rows import Rows
-from vmfa_dask.em.screening import anchor, estimate_joints, select
+from vmfa_dask.em.screening import anchor, estimate_joints, screened_rows, select
 from vmfa_dask.kernels import search
 from vmfa_dask.kernels.arguments import Draws, Graph
 from vmfa_dask.kernels.truncation import truncate
@@ -163,18 +163,21 @@ class GuidedSearch:
         out_sizes: Int32,
     ) -> None:
         """Choose the candidates of rows ``start:stop`` that are evaluated on all features; they become the first."""
-        # Members, slots and log-joints are overwritten when the chosen ones are evaluated.
-        with self.watch.phase("search"):
-            indptr = self._regroup(start, stop, block, members, block.sizes)
-        with self.watch.phase("log_joints"):
-            estimate_joints(rows, members, indptr, self.model.packed, screening, self.cores, block)
-        with self.watch.phase("search"):
-            select(block, components, start, stop, self.cores, out_sizes)
+        step = screened_rows(stop - start, block.candidates.shape[1], self.model.mixture.n_components)
+        for first in range(start, stop, step):
+            last = min(first + step, stop)
+            # Members, slots and log-joints are overwritten by the next rows, and when the chosen ones are evaluated.
+            with self.watch.phase("search"):
+                indptr = self._regroup(first, last, block, members, block.sizes)
+            with self.watch.phase("log_joints"):
+                estimate_joints(rows, members, indptr, self.model.packed, screening, self.cores, block)
+            with self.watch.phase("search"):
+                select(block, components, first, last, self.cores, out_sizes)
 
     def _evaluate_tile(
         self, rows: Rows, start: int, stop: int, block: RowBlock, members: Int32, sizes: Int32
     ) -> None:
-        """Log-joints of rows ``start:stop`` with the first `sizes` of their candidates, one component after the other."""
+        """Log-joints of rows ``start:stop`` with the first `sizes` of their candidates, by component."""
         # A tile stays in a shared cache while every component that its rows ask for passes over it once.
         with self.watch.phase("search"):
             indptr = self._regroup(start, stop, block, members, sizes)

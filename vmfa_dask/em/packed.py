@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from vmfa_dask.kernels import vector
-from vmfa_dask.kernels.arguments import Factorized, Marginals, PackedParameters, Parameters
+from vmfa_dask.kernels.arguments import Factorized, PackedParameters, Parameters
 from vmfa_dask.kernels.log_joints import LOST
 from vmfa_dask.kernels.parameters import factorize, pack
 from vmfa_dask.kernels.projections import rows_per_tile
+from vmfa_dask.kernels.screening import Marginals
 from vmfa_dask.runtime.buffers import BufferPool
 from vmfa_dask.runtime.threads import Cores
 from vmfa_dask.values import Centers, ComponentParameters, Float64, Int32, Mixture, NeighborGraph

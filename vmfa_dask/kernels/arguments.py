@@ -88,24 +88,6 @@ class PackedParameters(NamedTuple):
     tile: tuple[int, ...]
 
 
-class Marginals(NamedTuple):
-    """The marginal Gaussians of a part of the features, beside `PackedParameters` (see `screening`).
-
-    Parameters
-    ----------
-    log_norms : (C,) float64
-        log π − ½ scale (D_part log 2π + log|Σ_part|); −∞ for dropped components.
-    transforms : (C, H, H) float64
-        R_part⁻¹R, lower, with R_part R_partᵀ = I + Λᵀ_part D⁻¹_part Λ_part.
-    scale : float
-        D / D_part.
-    """
-
-    log_norms: Float64
-    transforms: Float64
-    scale: float
-
-
 class Regrouped(NamedTuple):
     """Pairs of a row and a component, in the order of the components.
 

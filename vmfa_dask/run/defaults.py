@@ -21,6 +21,8 @@ _MOST_PRODUCTS, _MOST_VALUES = 2e8, 1e7
 # Chains of AFK-MC² that one task runs, about: their time grows with the square of C. 10,000 chains on patches of
 # 8 x 8 x 3 bytes took 8 s of CPU, grouping their seeds included; a pass over 500,000 rows took 1.9 s on two cores.
 _MOST_CHAINS = 10_000
+# Features from which on rows are screened: fewer have little to save beside what each candidate costs once.
+_WIDE = 1024
 # Tolerance of warm-up in the usual one, where it begins with near neighbours (the paper's for its largest models).
 _COARSE = 10
 
@@ -28,8 +30,8 @@ _COARSE = 10
 def suited_to_data(settings: Settings, asked: Collection[str], n_rows: int, n_features: int) -> Settings:
     """Settings whose defaults suit the data; choices of the user stay.
 
-    Fewer factors than features; for few components a pilot on a sample of the rows in place of AFK-MC², for very many
-    ones uniform seeds and less warm-up.
+    Fewer factors than features; screening for wide rows; for few components a pilot on a sample of the rows in place of
+    AFK-MC², for very many ones uniform seeds and less warm-up.
 
     Parameters
     ----------
@@ -47,6 +49,8 @@ def suited_to_data(settings: Settings, asked: Collection[str], n_rows: int, n_fe
     suited: dict[str, Any] = {}
     if "n_factors" not in asked:
         suited["n_factors"] = min(settings.n_factors, max(n_features - 1, 0))
+    if "screening" not in asked:
+        suited["screening"] = settings.search == "guided" and n_features >= _WIDE
     settings = replace(settings, **suited)
     cells = "locality" in asked and settings.locality
     if "init_params" not in asked and not cells and suits_pilot(settings, n_rows, n_features):

@@ -14,7 +14,7 @@ from vmfa_dask.run.numbers import plain
 PAPER: Mapping[str, Any] = MappingProxyType(
     {
         "standardize": False, "reg_covar": 1e-3, "tol": 1e-4, "warmup_tol": 1e-4, "init_params": "afkmc2", "n_init": 1,
-        "locality": False,
+        "locality": False, "screening": False,
     }
 )  # fmt: skip
 # Floor and tolerances where features are standardized, and in the units of the data as they are.
@@ -62,8 +62,7 @@ class Settings:
         C', components kept per row, at most C. By default 3 (C where there are fewer), and C with exhaustive search,
         which is exact EM then.
     search : {"guided", "exhaustive"}
-        Compare each row with the neighbours of its kept components, or with all components (EM with truncated
-        posteriors; no warm-up).
+        Compare rows with neighbours of their kept components, or with all (EM with truncated posteriors; no warm-up).
     similarity : {"kl", "joint"}
         Measure by which guided search finds the neighbours of a component: the estimated Kullback-Leibler divergence
         (paper, eq. deltaF), or mean log-joints (paper, eq. euclidean_distance).
@@ -77,9 +76,8 @@ class Settings:
         R; a row whose kept components came out of a search unchanged is evaluated on them alone, and searched again in
         every R-th pass. 1 searches every row in every pass, as in the paper.
     screening : bool
-        Rank the candidates of a row by a quarter of the features, another one in each pass, and evaluate its kept
-        components and the best C' + 2 of the others on all of them. Rows of fewer than 256 features are not screened,
-        nor is exhaustive search.
+        Rank the candidates of a row by a quarter of the features, another one in each pass, and evaluate on all
+        features the C' + 2 best and the kept components. Needs 256 features; the default of a fit from 1,024 on.
     random_candidates : int
         Uniform components added to each search space (1 in the paper).
     tol, warmup_tol : float
@@ -93,9 +91,8 @@ class Settings:
         distances between seeds, first loadings, `reg_covar`, `tol` and the meaning of "isotropic". The model stays in
         the units of the data. False takes the data as they are.
     reg_covar : float
-        Smallest noise variance: a share of the variance of each feature (default 3e-5, and never below what its
-        recorded steps allow, see `seeding.survey`), or without `standardize` in squared units of the data (default
-        1e-3).
+        Smallest noise variance: a share of the variance of each feature (default 3e-5, at least what its recorded steps
+        allow, see `seeding.survey`), or without `standardize` in squared units of the data (default 1e-3).
     init_params : {"pilot", "afkmc2", "uniform", "k-means++", "k-means+fa", "noise"}
         "pilot": short runs on a sample of the rows, for few components (see `run.starts.pilot`). "afkmc2": AFK-MC²
         seeds. "uniform": random rows. "k-means++": C passes over the rows. "k-means+fa": k-means from AFK-MC² seeds,
@@ -109,8 +106,8 @@ class Settings:
     locality : bool
         Begin with neighbours that are near: seeds are grouped into cells (see `seeding.cells`), and kept components and
         neighbours come from the cell of a row and of a component, not from a draw. Rows are copied into the order of
-        their cells, unless `n_init` is above 1. By default with guided search from
-        2,000 components on; it has an effect where seeds are rows ("afkmc2", "uniform", "k-means++").
+        their cells, unless `n_init` is above 1. By default with guided search from 2,000 components on; of use where
+        seeds are rows ("afkmc2", "uniform", "k-means++").
     random_state : int
         Seed; every draw is a hash of it.
     precision : {"float32", "float64"}
@@ -133,7 +130,7 @@ class Settings:
     empty_components: str = "drop"
     neighborhood: int | tuple[int, ...] = 15
     search_every: int = 1
-    screening: bool = False
+    screening: bool = None  # type: ignore[assignment]
     random_candidates: int = 1
     tol: float = None  # type: ignore[assignment]
     warmup_tol: float = None  # type: ignore[assignment]
@@ -157,7 +154,7 @@ class Settings:
                 _require(_is_integer(value) and value >= low, name, value, f"an integer >= {low}")
         for name, allowed in CHOICES.items():
             value = getattr(self, name)
-            left_out = value is None and name == "locality"  # set below
+            left_out = value is None and name in ("locality", "screening")  # set below
             _require(left_out or value in allowed, name, value, f"one of {allowed}")
         for name, value in self._defaults().items():
             if getattr(self, name) is None:
@@ -191,6 +188,7 @@ class Settings:
             "tol": _TOLERANCE[self.standardize],
             "warmup_tol": _TOLERANCE[self.standardize],
             "reg_covar": _REG_COVAR[self.standardize],
+            "screening": False,
             "locality": self.search == "guided" and self.n_components >= _MANY_COMPONENTS,
         }
 

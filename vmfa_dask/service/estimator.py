@@ -60,7 +60,7 @@ class MixtureOfFactorAnalyzers(FittedMixture):
         fits work in this process. Clones share the client; a pickle has the address of its scheduler instead, or None
         if the client is closed.
     noise, learn_weights, truncation, search, similarity, empty_components, neighborhood, search_every, \
-random_candidates, warmup_tol, max_warmup_iter, standardize, chain_length, locality, precision
+screening, random_candidates, warmup_tol, max_warmup_iter, standardize, chain_length, locality, precision
         Further settings, described in `Settings`; None stands for the default.
 
     Attributes
@@ -124,6 +124,7 @@ random_candidates, warmup_tol, max_warmup_iter, standardize, chain_length, local
         empty_components: Literal["drop", "split"] = "drop",
         neighborhood: int | tuple[int, ...] = 15,
         search_every: int = 1,
+        screening: bool | None = None,
         random_candidates: int = 1,
         warmup_tol: float | None = None,
         max_warmup_iter: int = 50,
@@ -153,6 +154,7 @@ random_candidates, warmup_tol, max_warmup_iter, standardize, chain_length, local
         self.empty_components = empty_components
         self.neighborhood = neighborhood
         self.search_every = search_every
+        self.screening = screening
         self.random_candidates = random_candidates
         self.warmup_tol = warmup_tol
         self.max_warmup_iter = max_warmup_iter

@@ -77,8 +77,8 @@ def fit_distributed(
         H, columns of each loading matrix. By default 5, fewer where rows have no more than 5 features, and none where
         `covariance_type` has none.
     covariance_type, noise, learn_weights, truncation, search, similarity, empty_components, neighborhood, \
-search_every, random_candidates, tol, warmup_tol, max_iter, max_warmup_iter, standardize, reg_covar, init_params, \
-n_init, chain_length, locality, random_state, precision
+search_every, screening, random_candidates, tol, warmup_tol, max_iter, max_warmup_iter, standardize, reg_covar, \
+init_params, n_init, chain_length, locality, random_state, precision
         Further settings of the run, described in `Settings`; None stands for the default.
     preset : {"default", "paper"}
         "paper" has the settings of the paper's experiments.

@@ -77,7 +77,7 @@ def asked_settings(preset: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def preset_of_run(run: str | None) -> Mapping[str, Any]:
-    """Defaults of the version that has begun a run: those of 0.1.0 were the paper's settings, and none knew cells.
+    """Defaults of the version that has begun a run: those of 0.1.0 were the paper's settings, others had less.
 
     Parameters
     ----------
@@ -95,9 +95,9 @@ def preset_of_run(run: str | None) -> Mapping[str, Any]:
         When the run's settings are damaged.
     """
     stored = read_settings(run) if run is not None else {}
-    if not stored or "locality" in stored:
-        return {}
-    return {"locality": False} if "n_init" in stored else PAPER
+    if stored and "n_init" not in stored:
+        return PAPER
+    return {name: False for name in ("locality", "screening") if stored and name not in stored}
 
 
 def settings_of_fit(asked: Mapping[str, Any], run: str | None, rows: RowSource) -> Settings:

@@ -38,7 +38,7 @@ class SettingsKeywords(TypedDict, total=False):
     empty_components: Literal["drop", "split"]
     neighborhood: int | tuple[int, ...]
     search_every: int
-    screening: bool
+    screening: bool | None
     random_candidates: int
     tol: float | None
     warmup_tol: float | None

@@ -34,8 +34,8 @@ _CANDIDATES, _FLOP_PER_SECOND, _SECONDS_PER_CANDIDATE = 40, 5e10, 5e-8
 _WARMUP, _TRAINING = 3, 3
 _COPIED_BYTES, _WRITTEN_BYTES = 2**27, 2**26
 # Settings that decide how long a pass takes; others are those of the measuring fit.
-_KEPT = ("n_factors", "covariance_type", "noise", "truncation", "neighborhood", "search_every", "random_candidates",
-         "similarity", "precision", "standardize")  # fmt: skip
+_KEPT = ("n_factors", "covariance_type", "noise", "truncation", "neighborhood", "search_every", "screening",
+         "random_candidates", "similarity", "precision", "standardize")  # fmt: skip
 
 
 def measure_rates(rows: RowSource, settings: Settings, sample: NDArray[Any] | None = None) -> Rates:

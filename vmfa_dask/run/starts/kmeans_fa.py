@@ -50,7 +50,7 @@ def _analyzers_stage(settings: Settings) -> Stage:
 
 def _one_component_per_row(settings: Settings) -> Settings:
     plain = replace(settings, search="guided", search_every=1, init_params="afkmc2", empty_components="drop")
-    plain = replace(plain, locality=False)  # rows begin with their clusters
+    plain = replace(plain, locality=False, screening=False)  # rows begin with their clusters
     return replace(plain, truncation=1, neighborhood=1)
 
 
