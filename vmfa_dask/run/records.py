@@ -85,9 +85,9 @@ class IterationRecord(Sized):
         Gain of the free energy since the pass before, in the units of the run's `tol` (nats per feature, or relative
         without `standardize`); NaN for the first pass.
     joints_per_row : float
-        Log-joints evaluated per row.
+        Log-joints evaluated per row, on all features.
     n_joints : int
-        Log-joints evaluated.
+        Log-joints evaluated, on all features: with screening fewer than there are candidates.
     rows_per_second : float
         Rows over `seconds`.
     seconds : float
