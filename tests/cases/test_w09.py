@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from distributed import Client
 
-from tests.chaos.driver import OPTIONS, digest, make_store
+from tests.chaos.driver import digest, make_store, options
 from tests.chaos.processes import Driver
 from tests.kept import resume
 from vmfa_dask import fit_local
@@ -50,6 +50,6 @@ def test_an_interrupted_run_leaves_the_cluster_idle_and_goes_on(processes: Clien
             )[1]
         )
         assert last >= 3
-        fit, passes = resume(store, processes, run, **OPTIONS)
+        fit, passes = resume(store, processes, run, **options())
         assert passes[0] in (last + 1, last + 2)  # the signal may come when a pass is kept, and not told of yet
-        assert digest(fit.model) == digest(fit_local(store, **OPTIONS).model)
+        assert digest(fit.model) == digest(fit_local(store, **options()).model)

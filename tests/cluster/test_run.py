@@ -31,13 +31,22 @@ def prefixes(client: Client) -> set[str]:
     return set(client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.task_prefixes)))
 
 
-def no_tasks_remain(client: Client) -> bool:
-    """Whether the scheduler forgets every task soon: releasing a future is a message on its way."""
+def tasks_of(client: Client) -> set[str]:
+    """Keys of all tasks that the scheduler knows."""
+    return set(client.run_on_scheduler(lambda dask_scheduler: list(map(str, dask_scheduler.tasks))))
+
+
+def remaining_tasks(client: Client, before: set[str]) -> set[str]:
+    """Tasks that were not there before, and that the scheduler does not forget soon: releasing is a message on its way.
+
+    Other tests share the cluster, and tasks of theirs may still be ending.
+    """
     for _ in range(100):
-        if client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0:
-            return True
+        remaining = tasks_of(client) - before
+        if not remaining:
+            break
         time.sleep(0.05)
-    return False
+    return remaining
 
 
 @pytest.mark.parametrize("cluster", ["in_process", "processes"])
@@ -65,9 +74,10 @@ def test_tasks_are_named_for_what_they_do(cluster: str, request: pytest.FixtureR
 @pytest.mark.parametrize("cluster", ["in_process", "processes"])
 def test_nothing_is_left_behind(cluster: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     client: Client = request.getfixturevalue(cluster)
+    before = tasks_of(client)
     fit_distributed(ROWS, client=client, scratch=str(tmp_path), **OPTIONS)
     assert list(tmp_path.iterdir()) == []
-    assert no_tasks_remain(client)
+    assert remaining_tasks(client, before) == set()
     assert not contexts._contexts
     assert client.status == "running"
 
@@ -120,11 +130,11 @@ def test_records_are_events_on_the_dashboard(in_process: Client) -> None:
 
 
 def test_an_error_is_raised_as_it_is_and_the_cluster_goes_on(processes: Client) -> None:
-    bad = ROWS.copy()
+    bad, before = ROWS.copy(), tasks_of(processes)
     bad[321, 5] = np.nan
     with pytest.raises(ValueError, match=r"data: row 321, feature 5: found nan") as error:
         fit_distributed(bad, client=processes, **OPTIONS)
-    assert no_tasks_remain(processes)  # while a notebook, or this test, still holds the traceback
+    assert remaining_tasks(processes, before) == set()  # while a notebook, or this test, still holds the traceback
     with warnings.catch_warnings(record=True) as of_the_scheduler:
         warnings.simplefilter("always")
         processes.get_dataset("nothing", default=None)  # tells the scheduler which keys the client still wants
@@ -133,7 +143,7 @@ def test_an_error_is_raised_as_it_is_and_the_cluster_goes_on(processes: Client) 
     assert error.tb is not None
     fit = fit_distributed(ROWS, client=processes, **OPTIONS)
     assert parameters(fit.model) == parameters(fit_local(ROWS, **OPTIONS).model)
-    assert no_tasks_remain(processes)
+    assert remaining_tasks(processes, before) == set()
 
 
 def test_an_error_of_the_driver_leaves_the_cluster_clean(in_process: Client) -> None:
