@@ -37,4 +37,5 @@ def main(scheduler: str, scratch: str, name: str, run: str | None = None) -> Non
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored, and left so by a fit, where nohup has started the tests
     main(*sys.argv[1:])
