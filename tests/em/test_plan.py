@@ -163,8 +163,11 @@ def test_what_is_decoded_together_is_projected() -> None:
 def test_groups_of_very_many_components_follow_from_their_work() -> None:
     """Their sums are of the components that a group touches: more of them cost little more merging."""
     rows = Shape(5_000_000, 192)
-    settings = Settings.paper(100_000, truncation=3, neighborhood=15)
+    settings = Settings.paper(100_000, truncation=3, neighborhood=15, locality=True)
     assert len(make_plan(rows, settings).groups) == 64
     fewer = make_plan(Shape(200_000, 192), settings).groups
     assert 2 <= len(fewer) < 8
-    assert len(make_plan(rows, Settings.paper(19_999, truncation=3)).groups) == 5_000_000 // (30 * 19_999)
+    # Where rows are not in the order of their cells, each group touches all components.
+    assert len(make_plan(rows, Settings.paper(100_000, truncation=3, neighborhood=15)).groups) == 2
+    few = Settings.paper(19_999, truncation=3, locality=True)
+    assert len(make_plan(rows, few).groups) == 5_000_000 // (30 * 19_999)

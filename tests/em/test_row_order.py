@@ -16,7 +16,7 @@ from distributed import Client
 from numpy.typing import NDArray
 
 from tests.em.runs import free_energies, make_context, train
-from tests.samples import images, parameters, write_store
+from tests.samples import draw, images, make_mixture, parameters, write_store
 from vmfa_dask import addresses, fit_distributed, fit_local
 from vmfa_dask.run.context import RunContext
 from vmfa_dask.run.executor import SerialExecutor
@@ -185,3 +185,12 @@ def test_a_disk_without_room_is_refused_and_the_run_continues_on_one_with_room(
     fit = fit_local(data, resume="require", **options)
     assert parameters(fit.model) == parameters(fit_local(data, **OPTIONS, n_groups=5).model)
     assert sorted(os.listdir(tmp_path)) == ["run"]
+
+
+def test_a_given_start_has_no_cells() -> None:
+    rows = draw(make_mixture(5, 6, 2), 6_000, dtype="float32")
+    start = make_mixture(2_000, 6, 2, dtype="float32")
+    fit = fit_local(rows, n_components=2_000, n_factors=2, start=start, max_iter=1, max_warmup_iter=1, verbose=0)
+    assert not fit.settings.locality
+    with pytest.raises(ValueError, match=r"^locality=True: expected no start"):
+        fit_local(rows, n_components=2_000, n_factors=2, start=start, locality=True)

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vmfa_dask.em.packed import packed_bytes
-from vmfa_dask.run.plan import FAN_IN, Plan, statistics_bytes
-from vmfa_dask.run.row_order import reorders_rows
+from vmfa_dask.run.plan import FAN_IN, Plan, reorders_rows, statistics_bytes
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
 

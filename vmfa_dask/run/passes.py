@@ -14,8 +14,7 @@ from typing import Any
 from vmfa_dask import addresses
 from vmfa_dask.run.executor import Executor
 from vmfa_dask.run.handover import passes_through
-from vmfa_dask.run.plan import FAN_IN
-from vmfa_dask.run.row_order import reorders_rows
+from vmfa_dask.run.plan import FAN_IN, reorders_rows
 from vmfa_dask.run.step import Step
 from vmfa_dask.run.tasks.e_step import run_e_step
 from vmfa_dask.run.tasks.m_step import BlockReport, split_components, update_block, update_noise

@@ -24,8 +24,8 @@ _SMALLEST_BLOCK_BYTES = 16 * 2**20
 TILE_BYTES = 20 * 2**20
 # A group sends (H + 2)·D sums per component: with fewer rows than this per component, merging costs more than EM.
 _GROUP_ROWS_PER_COMPONENT = 30
-# From so many components on, groups send sums of those components alone that their rows touch: their number follows
-# from their work. Sums of this many groups are added in two levels (`run/passes.py`).
+# From so many components on, groups whose rows are in the order of cells send sums of few components: their number
+# follows from their work. Sums of this many groups are added in two levels (`run/passes.py`).
 _MANY_COMPONENTS = 20_000
 _MOST_GROUPS_OF_MANY = 64
 # Work of a group, at least: a task costs some milliseconds of the scheduler, and reads its first block while nothing is
@@ -192,6 +192,21 @@ def statistics_bytes(settings: Settings, n_features: int) -> int:
     return 8 * ((h + 2) * n_features + (h + 1) ** 2 + 1)
 
 
+def reorders_rows(settings: Settings) -> bool:
+    """Whether a run from seeds copies its rows into the order of their cells.
+
+    Parameters
+    ----------
+    settings : Settings
+        Of the run. Of several attempts each has cells of its own, and rows keep their order.
+
+    Returns
+    -------
+    bool
+    """
+    return settings.starts_from_cells and settings.n_init == 1
+
+
 def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) -> Plan:
     """Cut the rows of a source and the components of a model.
 
@@ -225,7 +240,7 @@ def make_plan(rows: RowSource, settings: Settings, n_groups: int | None = None) 
     if n_groups is None:
         by_work = int(seconds_of_pass(rows.n_rows, rows, settings) / _GROUP_SECONDS)
         most = min(_MOST_GROUPS, rows.n_rows // (_GROUP_ROWS_PER_COMPONENT * c))
-        if c >= _MANY_COMPONENTS:
+        if c >= _MANY_COMPONENTS and reorders_rows(settings):
             most = max(most, _MOST_GROUPS_OF_MANY)
         n_groups = max(2, min(by_work, most))
         n_groups -= n_groups % _SHARED_OUT if n_groups > _SHARED_OUT else 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 from vmfa_dask.em.moments import are_sparse
 from vmfa_dask.em.packed import packed_bytes
 from vmfa_dask.em.tallies import most_entries
-from vmfa_dask.run.plan import FAN_IN, Plan, statistics_bytes
-from vmfa_dask.run.row_order import reorders_rows
+from vmfa_dask.run.plan import FAN_IN, Plan, reorders_rows, statistics_bytes
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
 

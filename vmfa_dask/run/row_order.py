@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from vmfa_dask.em.rows import Rows, read_only
-from vmfa_dask.run.plan import Plan
+from vmfa_dask.run.plan import Plan, reorders_rows
 from vmfa_dask.run.row_copies import OrderedRowBlock, RowCounts, RowNumbers
 from vmfa_dask.run.row_source import RowSource, n_features_of
 from vmfa_dask.run.settings import Settings
@@ -179,21 +179,6 @@ def slices(counts: Int64, edges: Int64, start: int, stop: int) -> Iterator[tuple
             yield block, bucket, low, low + end - start
             start = end
         part += 1
-
-
-def reorders_rows(settings: Settings) -> bool:
-    """Whether a run from seeds copies its rows into the order of their cells.
-
-    Parameters
-    ----------
-    settings : Settings
-        Of the run. Of several attempts each has cells of its own, and rows keep their order.
-
-    Returns
-    -------
-    bool
-    """
-    return settings.starts_from_cells and settings.n_init == 1
 
 
 def scratch_bytes(rows: RowSource, settings: Settings) -> int:

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from vmfa_dask import addresses
 from vmfa_dask.addresses import Address
 from vmfa_dask.run.component_blocks import PARAMETER_NAMES, read_block, read_neighbors
-from vmfa_dask.run.plan import Plan
+from vmfa_dask.run.plan import Plan, reorders_rows
 from vmfa_dask.run.row_copies import RowCells, RowCounts, RowNumbers
-from vmfa_dask.run.row_order import reorders_rows
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.state import RunState
 from vmfa_dask.run.storage import Storage

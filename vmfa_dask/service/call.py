@@ -67,6 +67,10 @@ def checked_call(kind: type, n_components: int, keywords: Mapping[str, Any], det
     given = {name: keywords.get(name, DEFAULTS[name]) for name in names}
     settings = {"n_components": n_components, **{name: keywords[name] for name in keywords if name not in given}}
     asked = asked_settings(given["preset"], settings)
+    if given["start"] is not None:
+        if asked.get("locality"):
+            raise ValueError("locality=True: expected no start, as cells are made of seeds")
+        asked["locality"] = False  # neither near neighbours nor the order of rows come from a start
     make_settings(**asked)
     names_of_options = {field.name for field in fields(Options)}
     options = make_options(**{name: value for name, value in given.items() if name in names_of_options}, detach=detach)

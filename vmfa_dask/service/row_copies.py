@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vmfa_dask.run.row_order import reorders_rows
+from vmfa_dask.run.plan import reorders_rows
 from vmfa_dask.run.settings import Settings
 from vmfa_dask.run.storage import Storage
 from vmfa_dask.store.exchange import ExchangeFolder

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from vmfa_dask.run.executor import Executor, StageExecutor
+from vmfa_dask.run.plan import reorders_rows
 from vmfa_dask.run.row_copies import RowCounts
-from vmfa_dask.run.row_order import reorders_rows
 from vmfa_dask.run.tasks.cells import begin_in_cells
 from vmfa_dask.run.tasks.row_order import check_room, drop_sorted, gather_rows, sort_rows
 
