@@ -11,7 +11,8 @@ from vmfa_dask.run.settings import Settings
 
 # Results of partial E-steps that come before their merging begins: it waits for its call, and for the task in work.
 _LATE_RESULTS = 2
-# Components that the rows of a group touch where rows are in the order of their cells, in shares of one group of them.
+# Components that the rows of a group touch where rows are in the order of their cells, in shares of one group of them:
+# assumed, not measured.
 _NEAR = 4
 # Component blocks whose sums a process adds to at the same time, at most.
 _BLOCKS_AT_ONCE = 4
